@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Pinned tools, built into bin/tools by the targets that need them. Building and testing need only Go.
+GOLANGCI_LINT_VERSION := v2.15.0
+GOFUMPT_VERSION       := v0.12.0
+BENCHSTAT_VERSION     := v0.0.0-20260908200009-22c9c6c9d4da
+
+TOOLS         := $(CURDIR)/bin/tools
+GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+GOFUMPT       := $(TOOLS)/gofumpt-$(GOFUMPT_VERSION)
+BENCHSTAT     := $(TOOLS)/benchstat-$(BENCHSTAT_VERSION)
+
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+PKG      ?= ./...
+RUN      ?=
+FUZZTIME ?= 30s
+BASE     ?= main
+COUNT    ?= 10
+WORKLOAD ?= ingest-small
+ROUNDS   ?= 5
+DURATION ?= 20s
+WARMUP   ?= 20s
+
+.PHONY: help build run fmt fmt-check vet lint tidy-check check test race invariants crash fuzz \
+	interop e2e bench bench-compare perf perf-peer flame clean
+
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/skylark, a static binary
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/skylark ./cmd/skylark
+
+run: build ## name server and broker in the foreground, data in ./skylark-data
+	exec bin/skylark server --data ./skylark-data
+
+fmt: $(GOFUMPT) $(GOLANGCI_LINT) ## format the code and its imports
+	$(GOFUMPT) -w $$(git ls-files --cached --others --exclude-standard '*.go')
+	$(GOLANGCI_LINT) fmt
+
+fmt-check: $(GOFUMPT)
+	@bad=$$($(GOFUMPT) -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	if [[ -n $$bad ]]; then echo "not formatted, run make fmt:"; echo "$$bad"; exit 1; fi
+
+vet:
+	go vet ./...
+
+lint: $(GOLANGCI_LINT) ## golangci-lint with .golangci.yml
+	$(GOLANGCI_LINT) run ./...
+
+tidy-check:
+	go mod tidy -diff
+
+check: fmt-check vet lint tidy-check ## format, vet, lint, tidy and short tests, under a minute
+	@go run ./.ci/gotest -- -short ./...
+
+test: ## all tests; the Apache clients too when java and mvn are there
+	@go run ./.ci/gotest -interop -- $(if $(RUN),-run '$(RUN)') $(PKG)
+
+race: ## unit tests with the race detector (needs cgo and a C compiler)
+	CGO_ENABLED=1 go run ./.ci/gotest -- -race $(if $(RUN),-run '$(RUN)') $(PKG)
+
+invariants: ## unit tests with costly checks compiled in
+	@go run ./.ci/gotest -- -tags invariants $(if $(RUN),-run '$(RUN)') $(PKG)
+
+crash: ## long search for crashes that lose acknowledged data
+	@go run ./.ci/gotest -- -tags invariants -run '^TestCrash' -timeout 60m -count=20 ./...
+
+fuzz: ## each fuzzer for FUZZTIME
+	@go test -list '^Fuzz' ./... | awk '/^Fuzz/ {names = names " " $$1} \
+		/^ok/ {n = split(names, f, " "); for (i = 1; i <= n; i++) print $$2, f[i]; names = ""}' | \
+	while read -r package fuzzer; do \
+		echo "$$package $$fuzzer"; \
+		go test -run '^$$' -fuzz "^$$fuzzer\$$" -fuzztime $(FUZZTIME) "$$package"; \
+	done
+
+interop: ## only the tests with Apache RocketMQ 5.5.0 and its clients (needs java and mvn)
+	@go run ./.ci/gotest -require-interop -interop-only -- $(if $(RUN),-run '$(RUN)')
+
+e2e: ## whole-system tests with real sockets and our own client
+	@go run ./.ci/gotest -- -run '^TestE2E' -count=1 ./...
+
+bench: ## micro benchmarks
+	go test -run '^$$' -bench '$(or $(RUN),.)' -benchmem -count $(COUNT) $(PKG)
+
+bench-compare: $(BENCHSTAT) ## benchmarks of BASE=ref against the working tree
+	@base=$$(mktemp -d); trap 'git worktree remove --force "$$base" >/dev/null' EXIT; \
+	git worktree add --detach "$$base" $(BASE) >/dev/null; \
+	(cd "$$base" && go test -run '^$$' -bench '$(or $(RUN),.)' -benchmem -count $(COUNT) $(PKG)) >bin/bench-base.txt; \
+	go test -run '^$$' -bench '$(or $(RUN),.)' -benchmem -count $(COUNT) $(PKG) >bin/bench-head.txt; \
+	$(BENCHSTAT) bin/bench-base.txt bin/bench-head.txt
+
+perf: build ## one named load, WORKLOAD=name, with its results folder
+	go run ./perf/peer -skylark bin/skylark -only skylark -workload '$(WORKLOAD)' \
+		-rounds $(ROUNDS) -duration $(DURATION) -warmup $(WARMUP)
+
+perf-peer: build ## side by side with Apache RocketMQ 5.5.0, alternating, with its results folder
+	go run ./perf/peer -skylark bin/skylark \
+		-rounds $(ROUNDS) -duration $(DURATION) -warmup $(WARMUP) $(PEERFLAGS)
+
+flame: build ## one named load with a CPU profile in flamegraphs/
+	go run ./perf/peer -skylark bin/skylark -only skylark -workload '$(WORKLOAD)' -profile flamegraphs \
+		-rounds 1 -duration $(DURATION) -warmup $(WARMUP)
+
+clean: ## remove bin/, never a store
+	rm -rf bin
+
+$(GOLANGCI_LINT):
+	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	mv $(TOOLS)/golangci-lint $@
+
+$(GOFUMPT):
+	GOBIN=$(TOOLS) go install mvdan.cc/gofumpt@$(GOFUMPT_VERSION)
+	mv $(TOOLS)/gofumpt $@
+
+$(BENCHSTAT):
+	GOBIN=$(TOOLS) go install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
+	mv $(TOOLS)/benchstat $@
