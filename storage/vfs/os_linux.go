@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// fallocate calls the kernel; file systems that do not know the mode give ErrNotSupported.
+func (f *osFile) fallocate(mode uint32, from, size int64) error {
+	err := eintr(func() error { return unix.Fallocate(f.fd, mode, from, size) })
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
+		return ErrNotSupported
+	}
+	return &fs.PathError{Op: "fallocate", Path: f.Name(), Err: err}
+}
+
+func (f *osFile) Allocate(size int64) error { return f.fallocate(0, 0, size) }
+
+func (f *osFile) Zero(from, size int64) error {
+	if size <= 0 {
+		return nil
+	}
+	// ZERO_RANGE keeps the blocks, so a later store through a mapping cannot run out of space.
+	err := f.fallocate(unix.FALLOC_FL_ZERO_RANGE|unix.FALLOC_FL_KEEP_SIZE, from, size)
+	if errors.Is(err, ErrNotSupported) {
+		err = f.fallocate(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, size)
+		if err == nil {
+			err = f.fallocate(0, from, size)
+		}
+	}
+	if errors.Is(err, ErrNotSupported) {
+		err = f.writeZeros(from, size)
+	}
+	return err
+}
+
+func (f *osFile) WriteBehind(from, size int64) error {
+	return eintr(func() error {
+		return unix.SyncFileRange(f.fd, from, size, unix.SYNC_FILE_RANGE_WRITE)
+	})
+}
+
+func (f *osFile) Forget(from, size int64) error {
+	return eintr(func() error { return unix.Fadvise(f.fd, from, size, unix.FADV_DONTNEED) })
+}
+
+// Arguments and answer of cachestat(2), Linux 6.5.
+type cachestatRange struct{ off, size uint64 }
+
+type cachestat struct{ cached, dirty, writeback, evicted, recentlyEvicted uint64 }
+
+func (f *osFile) Resident(from, size int64) (bool, error) {
+	begin := from / PageSize
+	end := (from + size + PageSize - 1) / PageSize
+	arg := cachestatRange{off: uint64(begin * PageSize), size: uint64((end - begin) * PageSize)}
+	var st cachestat
+	_, _, errno := unix.Syscall6(unix.SYS_CACHESTAT, uintptr(f.fd),
+		uintptr(unsafe.Pointer(&arg)), uintptr(unsafe.Pointer(&st)), 0, 0, 0)
+	switch errno {
+	case 0:
+		return st.cached >= uint64(end-begin), nil
+	case unix.ENOSYS, unix.EOPNOTSUPP:
+		return false, ErrNotSupported
+	}
+	return false, &fs.PathError{Op: "cachestat", Path: f.Name(), Err: errno}
+}
+
+func (m *osMapping) Populate(from, size int) error {
+	from, to := pages(from, size, len(m.b))
+	if from == to {
+		return nil
+	}
+	err := eintr(func() error { return unix.Madvise(m.b[from:to], unix.MADV_POPULATE_WRITE) })
+	if errors.Is(err, unix.EINVAL) { // Linux before 5.14
+		return ErrNotSupported
+	}
+	if err != nil {
+		return &fs.PathError{Op: "populate", Path: m.path, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix && !linux
+
+package vfs
+
+// Allocate is not offered: the portable ways of allocating are not.
+func (f *osFile) Allocate(int64) error { return ErrNotSupported }
+
+func (f *osFile) Zero(from, size int64) error { return f.writeZeros(from, size) }
+
+func (f *osFile) WriteBehind(int64, int64) error { return nil }
+
+func (f *osFile) Forget(int64, int64) error { return nil }
+
+func (f *osFile) Resident(int64, int64) (bool, error) { return false, ErrNotSupported }
+
+func (m *osMapping) Populate(int, int) error { return ErrNotSupported }
