@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package invoke
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/remoting"
+)
+
+const (
+	keepBuffer = 1 << 20     // larger output buffers are not kept
+	drainTime  = time.Second // for what is queued when this side closes
+)
+
+// Conn is one connection. Its methods may be called from any goroutine.
+type Conn struct {
+	// Constant.
+	addr string
+	pool *Pool
+	nc   net.Conn
+	born time.Time
+
+	wake    chan struct{} // capacity 1: there is output, or the connection has failed
+	touched atomic.Int64  // last traffic, nanoseconds since born
+
+	// Guards what follows. Never held across I/O or a callback; headers are encoded under it.
+	mu      sync.Mutex
+	err     error // set once: no more requests
+	out     []byte
+	writing int           // bytes the writer took out and has not written yet
+	room    chan struct{} // closed when output shrinks; nil when nobody waits
+	encoder remoting.Encoder
+	opaque  remoting.Opaque
+	pending map[remoting.Opaque]*call
+	free    *call
+	sweep   *time.Timer
+	sweepAt time.Duration // since born; 0: not armed
+}
+
+// call is a request without an answer yet.
+type call struct {
+	waiter   Waiter
+	borrow   bool
+	deadline time.Duration // since born; 0: none
+	stop     func() bool   // ends the watch of a context; nil: none
+	next     *call         // in the free list
+}
+
+func newConn(p *Pool, addr string, nc net.Conn) *Conn {
+	return &Conn{
+		addr:    addr,
+		pool:    p,
+		nc:      nc,
+		born:    time.Now(),
+		wake:    make(chan struct{}, 1),
+		pending: map[remoting.Opaque]*call{},
+	}
+}
+
+// Addr returns the address as it was dialled.
+func (c *Conn) Addr() string { return c.addr }
+
+// LocalAddr returns this side's address.
+func (c *Conn) LocalAddr() net.Addr { return c.nc.LocalAddr() }
+
+// Err returns why the connection is closed, nil while it is usable.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close fails all calls with ErrClosed and closes the connection after what is queued was
+// written, for at most a second. It does not wait for that. It is idempotent and returns nil.
+func (c *Conn) Close() error {
+	c.fail(ErrClosed)
+	return nil
+}
+
+// Async sends r and has done called with the outcome exactly once, unless it returns an error.
+func (c *Conn) Async(ctx context.Context, r *Request, done func(*Response, error)) error {
+	return c.Start(ctx, r, WaiterFunc(done))
+}
+
+// Start sends r and gives the outcome to w exactly once, unless it returns an error. It blocks
+// while more than Config.MaxQueued bytes wait to be written.
+//
+// With a context that cannot end and Request.Borrow it allocates nothing in steady state. The
+// body is copied once, into the output buffer.
+func (c *Conn) Start(ctx context.Context, r *Request, w Waiter) error {
+	if err := context.Cause(ctx); err != nil {
+		return &Error{Addr: c.addr, Op: "call", Err: err}
+	}
+	_, err := c.start(ctx, r, w, ctx.Done() != nil)
+	return err
+}
+
+// Oneway sends r without expecting an answer.
+func (c *Conn) Oneway(ctx context.Context, r *Request) error {
+	if err := c.lockForOutput(ctx); err != nil {
+		return &Error{Addr: c.addr, Op: "send", Err: err}
+	}
+	c.opaque++
+	err := c.encodeLocked(r, c.opaque, remoting.FlagOneway)
+	c.mu.Unlock()
+	if err != nil {
+		return &Error{Addr: c.addr, Op: "send", Err: err}
+	}
+	c.signal()
+	return nil
+}
+
+// Respond answers a request of the peer. It never blocks, so that the reader can call it: a peer
+// that asks and does not read, until twice Config.MaxQueued waits for it, loses its connection.
+func (c *Conn) Respond(opaque remoting.Opaque, r *Response) error {
+	c.mu.Lock()
+	err := c.err
+	if err == nil && len(c.out)+c.writing > 2*c.pool.cfg.MaxQueued {
+		err = errUnread
+	}
+	if err != nil {
+		c.mu.Unlock()
+		c.fail(err)
+		return &Error{Addr: c.addr, Op: "send", Err: err}
+	}
+	q := Request{Code: remoting.RequestCode(r.Code), Header: r.Header, Body: r.Body, Remark: r.Remark}
+	err = c.encodeLocked(&q, opaque, remoting.FlagResponse)
+	c.mu.Unlock()
+	if err != nil {
+		return &Error{Addr: c.addr, Op: "send", Err: err}
+	}
+	c.signal()
+	return nil
+}
+
+func (c *Conn) start(
+	ctx context.Context, r *Request, w Waiter, watch bool,
+) (remoting.Opaque, error) {
+	if err := c.lockForOutput(ctx); err != nil {
+		return 0, &Error{Addr: c.addr, Op: "call", Err: err}
+	}
+	if len(c.pending) >= c.pool.cfg.MaxPending {
+		c.mu.Unlock()
+		return 0, &Error{Addr: c.addr, Op: "call", Err: ErrBusy}
+	}
+	c.opaque++
+	for c.pending[c.opaque] != nil { // after 2^32 requests, some still parked
+		c.opaque++
+	}
+	opaque := c.opaque
+	if err := c.encodeLocked(r, opaque, 0); err != nil {
+		c.mu.Unlock()
+		return 0, &Error{Addr: c.addr, Op: "call", Err: err}
+	}
+	k := c.newCallLocked()
+	k.waiter, k.borrow = w, r.Borrow
+	if r.Timeout > 0 {
+		k.deadline = time.Since(c.born) + r.Timeout
+		c.armLocked(k.deadline)
+	}
+	c.pending[opaque] = k
+	if watch {
+		c.watchLocked(ctx, k, opaque)
+	}
+	c.mu.Unlock()
+	c.signal()
+	return opaque, nil
+}
+
+// watchLocked ends the call when ctx ends. The function runs on a goroutine of its own, so the
+// lock may be held here.
+func (c *Conn) watchLocked(ctx context.Context, k *call, opaque remoting.Opaque) {
+	k.stop = context.AfterFunc(ctx, func() {
+		if w, ok := c.abandon(opaque); ok {
+			w.Answered(nil, &Error{Addr: c.addr, Op: "call", Sent: true, Err: context.Cause(ctx)})
+		}
+	})
+}
+
+// lockForOutput returns with the lock held when the connection is usable and has room, or with an
+// error and without it.
+func (c *Conn) lockForOutput(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		if c.err != nil {
+			err := c.err
+			c.mu.Unlock()
+			return err
+		}
+		if waiting := len(c.out) + c.writing; waiting == 0 || waiting < c.pool.cfg.MaxQueued {
+			return nil
+		}
+		if c.room == nil {
+			c.room = make(chan struct{})
+		}
+		room := c.room
+		c.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (c *Conn) encodeLocked(r *Request, opaque remoting.Opaque, flag int32) error {
+	before, size := len(c.out), len(r.Body)
+	for _, b := range r.Bodies {
+		size += len(b)
+	}
+	if size > c.pool.cfg.MaxFrame {
+		return ErrTooLarge
+	}
+	// The encoder lives in the connection, since a local one would move to the heap when the
+	// header's interface method gets its address.
+	c.encoder = remoting.Begin(c.out, remoting.Head{
+		Code:      int32(r.Code),
+		Flag:      flag,
+		Language:  c.pool.cfg.Language,
+		Version:   remoting.ProtocolVersion,
+		Opaque:    opaque,
+		Serialize: c.pool.cfg.Serialize,
+	})
+	if r.Remark != "" {
+		c.encoder.Remark(r.Remark)
+	}
+	if r.Header != nil {
+		r.Header.AppendFields(&c.encoder)
+	}
+	if len(r.Bodies) == 0 {
+		c.out = c.encoder.End(r.Body)
+	} else {
+		c.out = append(c.encoder.EndRegions(size), r.Body...)
+		for _, b := range r.Bodies {
+			c.out = append(c.out, b...)
+		}
+	}
+	c.encoder = remoting.Encoder{}
+	if len(c.out)-before > c.pool.cfg.MaxFrame {
+		c.out = c.out[:before]
+		return ErrTooLarge
+	}
+	return nil
+}
+
+func (c *Conn) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// writeLoop writes what is queued, all of it in one call. It ends when the connection has failed.
+func (c *Conn) writeLoop() {
+	defer c.pool.wg.Done()
+	var spare []byte
+	for range c.wake {
+		runtime.Gosched() // lets callers that are ready add theirs to this write
+		c.mu.Lock()
+		out, failed := c.out, c.err != nil
+		c.out, c.writing = spare[:0], len(out)
+		if len(out) > 0 { // under the lock, so that it does not undo the shorter one of fail
+			c.limitWrite(failed)
+		}
+		c.mu.Unlock()
+		if len(out) > 0 {
+			_, err := c.nc.Write(out)
+			if err != nil {
+				c.fail(err)
+			}
+			c.touch()
+		}
+		if failed {
+			break
+		}
+		spare = out
+		if cap(out) > keepBuffer {
+			spare = nil
+		}
+		c.mu.Lock()
+		c.writing = 0
+		if c.room != nil {
+			close(c.room)
+			c.room = nil
+		}
+		c.mu.Unlock()
+	}
+	_ = c.nc.Close()
+}
+
+// limitWrite sets the deadline of the write under way and of the next one.
+func (c *Conn) limitWrite(closing bool) {
+	limit := c.pool.cfg.WriteTimeout
+	if closing {
+		limit = min(limit, drainTime)
+	}
+	_ = c.nc.SetWriteDeadline(time.Now().Add(limit))
+}
+
+func (c *Conn) touch() { c.touched.Store(int64(time.Since(c.born))) }
+
+// fail closes the connection for cause, once. ErrClosed lets the writer finish first.
+func (c *Conn) fail(cause error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err = cause
+	pending := c.pending
+	c.pending = nil
+	if c.sweep != nil {
+		c.sweep.Stop()
+	}
+	if c.room != nil {
+		close(c.room)
+		c.room = nil
+	}
+	drain := errors.Is(cause, ErrClosed)
+	if drain {
+		c.limitWrite(true)
+	} else {
+		c.out = nil
+	}
+	c.mu.Unlock()
+	if !drain {
+		_ = c.nc.Close()
+	}
+	c.pool.forget(c)
+	c.signal()
+	for _, k := range pending {
+		if k.stop != nil {
+			k.stop()
+		}
+		k.waiter.Answered(nil, &Error{Addr: c.addr, Op: "call", Sent: true, Err: cause})
+	}
+	if c.pool.cfg.OnClose != nil {
+		c.pool.cfg.OnClose(c.addr, cause)
+	}
+}
