@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumequeue
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/skylarkmq/skylark/storage/record"
+	"github.com/skylarkmq/skylark/storage/vfs"
+)
+
+// inspectFiles is how many of a queue's last files are always read by Load.
+const inspectFiles = 3
+
+// Bounds is what Load has to know about the log.
+type Bounds struct {
+	// LogEnd is an offset that no record ends behind: the end of the last file of the log.
+	LogEnd record.PhysicalOffset
+	// Trusted is an offset up to which every unit is known to be on disk. Files whose first unit
+	// points behind it are read, and the last three in any case.
+	Trusted record.PhysicalOffset
+}
+
+// State is what Load found in one queue.
+type State struct {
+	Queue *Queue
+	// End is where the last indexed record ends; 0 when the queue has none.
+	End record.PhysicalOffset
+	// First is the record of the first unit; -1 when the queue has none.
+	First record.PhysicalOffset
+	// Damage says what was cut off, or is empty. Records from From on must be dispatched again.
+	Damage string
+	From   record.PhysicalOffset
+}
+
+// Load reads the folder: it finds the end of every queue and cuts off what cannot be right there.
+// Unknown names are left alone and returned in foreign. It must be called once, before all else.
+//
+// The error names the file; it is returned when files cannot be read or have the length of another
+// configuration.
+func (s *Set) Load(b Bounds) (states []State, foreign []string, err error) {
+	topics, err := s.cfg.FS.ReadDir(s.cfg.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("consumequeue: load: %w", err)
+	}
+	var found []*Queue
+	for _, topic := range topics {
+		if !topic.IsDir() {
+			foreign = append(foreign, filepath.Join(s.cfg.Dir, topic.Name()))
+			continue
+		}
+		queues, err := s.cfg.FS.ReadDir(filepath.Join(s.cfg.Dir, topic.Name()))
+		if err != nil {
+			return nil, nil, fmt.Errorf("consumequeue: load: %w", err)
+		}
+		for _, entry := range queues {
+			n, ok := parseQueue(entry.Name())
+			if !ok || !entry.IsDir() {
+				foreign = append(foreign, filepath.Join(s.cfg.Dir, topic.Name(), entry.Name()))
+				continue
+			}
+			q, err := s.Create(topic.Name(), n)
+			if err != nil {
+				return nil, nil, err
+			}
+			found = append(found, q)
+		}
+	}
+	return s.loadAll(found, b, foreign)
+}
+
+// loadAll loads the queues with a few goroutines, since it mostly waits for the disk.
+func (s *Set) loadAll(queues []*Queue, b Bounds, foreign []string) ([]State, []string, error) {
+	states := make([]State, len(queues))
+	others := make([][]string, len(queues))
+	errs := make([]error, len(queues))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(4*runtime.GOMAXPROCS(0), len(queues)) {
+		workers.Go(func() {
+			l := loader{bounds: b, buf: make([]byte, 64<<10/UnitSize*UnitSize)}
+			for i := range next {
+				states[i], others[i], errs[i] = l.load(queues[i])
+			}
+		})
+	}
+	for i := range queues {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	for i := range queues {
+		if errs[i] != nil {
+			return nil, nil, fmt.Errorf("consumequeue: load queue %s: %w", queues[i].id, errs[i])
+		}
+		foreign = append(foreign, others[i]...)
+	}
+	return states, foreign, nil
+}
+
+// loader reads queues one after the other.
+type loader struct {
+	bounds Bounds
+	buf    []byte
+}
+
+// load finds the files of q and its end.
+func (l *loader) load(q *Queue) (State, []string, error) {
+	state := State{Queue: q, First: -1}
+	bases, foreign, err := listFiles(q)
+	if err != nil || len(bases) == 0 {
+		return state, foreign, err
+	}
+	size := q.set.cfg.FileSize
+	whole := 1
+	for whole < len(bases) && bases[whole] == bases[whole-1]+size {
+		whole++
+	}
+	q.first, q.files = bases[0], int64(whole)
+	if whole < len(bases) {
+		state.Damage = fmt.Sprintf("the file that begins at %d is missing", bases[whole-1]+size)
+		for _, base := range bases[whole:] {
+			if err := q.remove(base); err != nil {
+				return state, foreign, err
+			}
+		}
+	}
+	end, err := l.inspect(q, &state)
+	if err != nil {
+		return state, foreign, err
+	}
+	q.written.Store(end)
+	q.end.Store(end)
+	q.flushed.Store(end)
+	q.min.Store(min(q.first/UnitSize, end))
+	return state, foreign, nil
+}
+
+// listFiles returns where the files of q begin, in order, and checks their lengths. An empty last
+// file is removed, as RocketMQ does; a cut one is extended again.
+func listFiles(q *Queue) (bases []int64, foreign []string, err error) {
+	entries, err := q.set.cfg.FS.ReadDir(q.dir())
+	if err != nil {
+		return nil, nil, err
+	}
+	size := q.set.cfg.FileSize
+	lengths := map[int64]int64{}
+	for _, entry := range entries {
+		path := filepath.Join(q.dir(), entry.Name())
+		base, ok := parseFileName(entry.Name())
+		if !ok || entry.IsDir() {
+			foreign = append(foreign, path)
+			continue
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return nil, nil, err
+		}
+		bases, lengths[base] = append(bases, base), info.Size()
+	}
+	slices.Sort(bases)
+	if n := len(bases); n > 0 && lengths[bases[n-1]] == 0 {
+		if err := q.remove(bases[n-1]); err != nil {
+			return nil, nil, err
+		}
+		bases = bases[:n-1]
+	}
+	for i, base := range bases {
+		path := filepath.Join(q.dir(), fileName(base))
+		cut := lengths[base] < size && (lengths[base]%UnitSize != 0 || i > 0)
+		if base%size != 0 || lengths[base] != size && !cut {
+			return nil, nil, fmt.Errorf("%s has %d bytes, mappedFileSizeConsumeQueue is %d: start "+
+				"with the size that the files were written with", path, lengths[base], size)
+		}
+		if cut {
+			if err := q.resize(base, size); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return bases, foreign, nil
+}
+
+// inspect reads the last files of q, cuts off what is wrong, and returns the end in units.
+func (l *loader) inspect(q *Queue, state *State) (end int64, err error) {
+	size := q.set.cfg.FileSize
+	from := q.files - 1
+	for ; from > 0; from-- {
+		if q.files-from < inspectFiles {
+			continue
+		}
+		u, err := firstUnit(q, from)
+		if err != nil {
+			return 0, err
+		}
+		if !u.Filler() && u.At < l.bounds.Trusted {
+			break
+		}
+	}
+	if u, err := firstUnit(q, 0); err != nil {
+		return 0, err
+	} else if u.Size > 0 && !u.Filler() {
+		state.First = u.At
+	}
+	var last Unit
+	for i := from; i < q.files; i++ {
+		n, rest, err := l.inspectFile(q, q.first+i*size, &last)
+		if err != nil {
+			return 0, err
+		}
+		end = (q.first + i*size + n) / UnitSize
+		if n == size && !rest {
+			continue
+		}
+		dirty := rest
+		for j := i + 1; j < q.files && !dirty; j++ {
+			if dirty, err = hasData(q, q.first+j*size, 0); err != nil {
+				return 0, err
+			}
+		}
+		if dirty && state.Damage == "" {
+			state.Damage = fmt.Sprintf("unit %d is not valid but bytes follow", end)
+		}
+		if dirty || i+1 < q.files {
+			if err := q.cut(end); err != nil {
+				return 0, err
+			}
+		}
+		break
+	}
+	state.End = last.End()
+	if state.Damage != "" {
+		state.From = state.End
+	}
+	return end, nil
+}
+
+// inspectFile reads units until one is not valid. It returns the bytes of the valid ones, and
+// whether anything but zeros follows. last is the last unit that was valid and no filler.
+func (l *loader) inspectFile(q *Queue, base int64, last *Unit) (n int64, rest bool, err error) {
+	f, err := q.openFile(base)
+	if err != nil {
+		return 0, false, err
+	}
+	defer func() { _ = f.Close() }()
+	size := q.set.cfg.FileSize
+	for n < size {
+		chunk := l.buf[:min(int64(len(l.buf)), size-n)]
+		if _, err := f.ReadAt(chunk, n); err != nil && !errors.Is(err, io.EOF) {
+			return 0, false, err
+		}
+		for ; len(chunk) > 0; chunk = chunk[UnitSize:] {
+			u := DecodeUnit(chunk)
+			switch {
+			case u.Filler():
+			case u.Size <= 0 || u.At < last.End() || u.End() > l.bounds.LogEnd:
+				rest, err = fileHasData(f, n)
+				return n, rest, err
+			default:
+				*last = u
+			}
+			n += UnitSize
+		}
+	}
+	return n, false, nil
+}
+
+// firstUnit reads the first unit of file i of q.
+func firstUnit(q *Queue, i int64) (Unit, error) {
+	f, err := q.openFile(q.first + i*q.set.cfg.FileSize)
+	if err != nil {
+		return Unit{}, err
+	}
+	defer func() { _ = f.Close() }()
+	var b [UnitSize]byte
+	if _, err := f.ReadAt(b[:], 0); err != nil {
+		return Unit{}, err
+	}
+	return DecodeUnit(b[:]), nil
+}
+
+func hasData(q *Queue, base, from int64) (bool, error) {
+	f, err := q.openFile(base)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }()
+	return fileHasData(f, from)
+}
+
+// fileHasData reports whether a byte that is not zero lies behind from. Holes are skipped.
+func fileHasData(f vfs.File, from int64) (bool, error) {
+	const seekData = 3 // lseek(2); where it is not known everything is read
+	seeker, _ := f.(io.Seeker)
+	buf := make([]byte, 64<<10)
+	for {
+		if seeker != nil {
+			if at, err := seeker.Seek(from, seekData); err == nil {
+				from = at
+			} else if errors.Is(err, syscall.ENXIO) {
+				return false, nil
+			}
+		}
+		n, err := f.ReadAt(buf, from)
+		for _, b := range buf[:n] {
+			if b != 0 {
+				return true, nil
+			}
+		}
+		from += int64(n)
+		if errors.Is(err, io.EOF) || err == nil && n == 0 {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumequeue
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+// ID names a queue.
+type ID struct {
+	Topic string
+	Queue int32
+}
+
+func (id ID) String() string { return id.Topic + "/" + strconv.Itoa(int(id.Queue)) }
+
+// Queue is the list of units of one topic and queue id. Prepare, Append, Put, Publish, PublishBelow
+// and Truncate belong to the one writer; the other methods may be called from any goroutine.
+type Queue struct {
+	set *Set
+	id  ID
+
+	// Positions in units. min <= end <= written and flushed <= written, except that min may pass
+	// end while recovery cuts the queue.
+	written atomic.Int64 // writer: bytes are in the file
+	end     atomic.Int64 // writer: readers may see them
+	min     atomic.Int64 // first unit whose record the log still has
+	flushed atomic.Int64 // flusher: bytes are on disk
+
+	dirty atomic.Bool // in the set's list of queues to flush
+
+	// Mark is the writer's own, for its lists of queues; the package does not use it.
+	Mark uint64
+
+	// Confined to the writer: the files behind [written, written+n) of the last Prepare(n).
+	held []*segment
+
+	// Guards what follows. Held across opening a file, never across a callback.
+	mu      sync.Mutex
+	first   int64      // position of the first file in bytes
+	files   int64      // how many files there are; they have no gaps
+	mapped  []*segment // the files that are mapped now, in no order
+	deleted bool
+}
+
+// ID returns the name of the queue.
+func (q *Queue) ID() ID { return q.id }
+
+// Written returns the queue offset of the next unit.
+func (q *Queue) Written() record.QueueOffset { return record.QueueOffset(q.written.Load()) }
+
+// End returns the first queue offset that readers do not see yet (RocketMQ's max offset).
+func (q *Queue) End() record.QueueOffset { return record.QueueOffset(q.end.Load()) }
+
+// Min returns the first queue offset whose record the log has; it equals End when there is none.
+func (q *Queue) Min() record.QueueOffset {
+	return record.QueueOffset(min(q.min.Load(), q.end.Load()))
+}
+
+// UnitsPerFile returns how many units a file of the queue has.
+func (q *Queue) UnitsPerFile() int64 { return q.set.cfg.FileSize / UnitSize }
+
+func (q *Queue) dir() string {
+	return filepath.Join(q.set.cfg.Dir, q.id.Topic, strconv.Itoa(int(q.id.Queue)))
+}
+
+// Prepare makes sure that the next n units can be appended without I/O and without failing: files
+// exist, are mapped and have blocks. The files stay mapped until Publish or PublishBelow.
+func (q *Queue) Prepare(n int) error {
+	from := q.written.Load() * UnitSize
+	to := from + int64(n)*UnitSize
+	size := q.set.cfg.FileSize
+	for base := from - from%size; base < to; base += size {
+		s := q.holding(base)
+		if s == nil {
+			var err error
+			if s, err = q.acquire(base, true); err != nil {
+				return fmt.Errorf("consumequeue: open file %d of queue %s: %w", base, q.id, err)
+			}
+			q.held = append(q.held, s)
+		}
+		if end := min(to-base, size); end > s.allocated {
+			if err := s.reserve(end); err != nil {
+				return fmt.Errorf("consumequeue: extend queue %s: %w", q.id, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (q *Queue) holding(base int64) *segment {
+	for _, s := range q.held {
+		if s.base == base {
+			return s
+		}
+	}
+	return nil
+}
+
+// Append writes the unit of queue offset at, which must be Written(); Prepare made room for it.
+// Readers see it after Publish. Cost: no allocation, one store of 20 bytes.
+func (q *Queue) Append(at record.QueueOffset, u Unit) {
+	next := q.written.Load()
+	if int64(at) != next {
+		panic(fmt.Sprintf("consumequeue: append unit %d to queue %s, which ends at %d",
+			at, q.id, next))
+	}
+	pos := next * UnitSize
+	base := pos - pos%q.set.cfg.FileSize
+	s := q.holding(base)
+	if s == nil {
+		panic(fmt.Sprintf("consumequeue: append unit %d to queue %s without Prepare", at, q.id))
+	}
+	u.Encode(s.mem[pos-base:])
+	q.written.Store(next + 1)
+	if !q.dirty.Load() {
+		q.set.addDirty(q)
+	}
+}
+
+// Publish lets readers see all that was appended, and ends the hold of Prepare.
+func (q *Queue) Publish() {
+	q.end.Store(q.written.Load())
+	q.letGo()
+}
+
+// PublishBelow lets readers see the units whose record ends at or before limit, ends the hold of
+// Prepare, and reports whether that was all. Only the goroutine that publishes may call it; it may
+// be another one than the writer's.
+func (q *Queue) PublishBelow(limit record.PhysicalOffset) (all bool) {
+	end, written := q.end.Load(), q.written.Load()
+	for end < written {
+		units, ok := q.unitsBelow(record.QueueOffset(end), record.QueueOffset(written))
+		if !ok {
+			break // deleted, or its file cannot be opened: readers do not see it either
+		}
+		n := 0
+		for n < units.Len() && (units.At(n).End() <= limit || units.At(n).Filler()) {
+			n++
+		}
+		units.Release()
+		end += int64(n)
+		q.end.Store(end)
+		if n == 0 {
+			break
+		}
+	}
+	return end == written
+}
+
+// Release ends the hold of Prepare without publishing.
+func (q *Queue) Release() { q.letGo() }
+
+func (q *Queue) letGo() {
+	for i, s := range q.held {
+		s.release()
+		q.held[i] = nil
+	}
+	q.held = q.held[:0]
+}
+
+// acquire returns the file that begins at base with a reference for the caller. create adds files
+// behind the last one, or the first one of all.
+func (q *Queue) acquire(base int64, create bool) (*segment, error) {
+	q.mu.Lock()
+	if q.deleted {
+		q.mu.Unlock()
+		return nil, ErrDeleted
+	}
+	for _, s := range q.mapped {
+		if s.base == base && s.retain() {
+			q.mu.Unlock()
+			return s, nil
+		}
+	}
+	s, err := q.openLocked(base, create)
+	q.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	q.set.opened(s)
+	return s, nil
+}
+
+// openLocked maps a file, with one reference for the table and one for the caller.
+func (q *Queue) openLocked(base int64, create bool) (*segment, error) {
+	size := q.set.cfg.FileSize
+	behind := q.first + q.files*size
+	isNew := q.files == 0 || base == behind
+	if !isNew && (base < q.first || base > behind) || isNew && !create {
+		return nil, fmt.Errorf("files begin at %d and end at %d", q.first, behind)
+	}
+	if q.files == 0 {
+		if err := q.set.makeDir(q); err != nil {
+			return nil, err
+		}
+	}
+	s, err := openSegment(q, base, isNew)
+	if err != nil {
+		return nil, err
+	}
+	if isNew {
+		if q.files == 0 {
+			q.first = base
+		}
+		q.files++
+	}
+	s.retain()
+	q.mapped = append(q.mapped, s)
+	return s, nil
+}
+
+// forget removes s from the table and drops the table's reference.
+func (q *Queue) forget(s *segment) {
+	q.mu.Lock()
+	found := false
+	for i, m := range q.mapped {
+		if m == s {
+			last := len(q.mapped) - 1
+			q.mapped[i] = q.mapped[last]
+			q.mapped[last] = nil
+			q.mapped = q.mapped[:last]
+			found = true
+			break
+		}
+	}
+	q.mu.Unlock()
+	if found {
+		s.release()
+	}
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumequeue
+
+import (
+	"sort"
+
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+// Units is a run of units of one file, kept in place until Release. It is a plain value.
+type Units struct {
+	mem []byte
+	seg *segment
+}
+
+// Len returns the number of units.
+func (u *Units) Len() int { return len(u.mem) / UnitSize }
+
+// At returns unit i of the run.
+func (u *Units) At(i int) Unit { return DecodeUnit(u.mem[i*UnitSize:]) }
+
+// Bytes returns the units as stored; they are valid until Release.
+func (u *Units) Bytes() []byte { return u.mem }
+
+// Release gives the run back, exactly once.
+func (u *Units) Release() {
+	if u.seg != nil {
+		u.seg.release()
+		*u = Units{}
+	}
+}
+
+// Units returns the units from at up to the visible end or the end of at's file. ok is false when
+// at is outside [first file, End) or the file cannot be opened. Cost: no allocation while the file
+// is mapped; the units of old files may have to be read from disk when they are touched.
+func (q *Queue) Units(at record.QueueOffset) (u Units, ok bool) {
+	return q.unitsBelow(at, q.End())
+}
+
+func (q *Queue) unitsBelow(at, end record.QueueOffset) (Units, bool) {
+	if at < 0 || at >= end {
+		return Units{}, false
+	}
+	size := q.set.cfg.FileSize
+	pos := int64(at) * UnitSize
+	base := pos - pos%size
+	s, err := q.acquire(base, false)
+	if err != nil {
+		return Units{}, false
+	}
+	to := min(int64(end)*UnitSize-base, size)
+	return Units{mem: s.mem[pos-base : to : to], seg: s}, true
+}
+
+// Unit returns the unit of one queue offset. ok is false when it is not visible or only a filler.
+func (q *Queue) Unit(at record.QueueOffset) (Unit, bool) {
+	return q.unitBelow(at, q.End())
+}
+
+func (q *Queue) unitBelow(at, end record.QueueOffset) (Unit, bool) {
+	units, ok := q.unitsBelow(at, end)
+	if !ok {
+		return Unit{}, false
+	}
+	u := units.At(0)
+	units.Release()
+	return u, u.Size > 0 && !u.Filler()
+}
+
+// nextReal returns the first queue offset of [at, end) whose unit is not a filler, and the unit.
+func (q *Queue) nextReal(at, end record.QueueOffset) (record.QueueOffset, Unit) {
+	for at < end {
+		units, ok := q.unitsBelow(at, end)
+		if !ok {
+			break
+		}
+		for i := range units.Len() {
+			if u := units.At(i); !u.Filler() && u.Size > 0 {
+				units.Release()
+				return at + record.QueueOffset(i), u
+			}
+		}
+		at += record.QueueOffset(units.Len())
+		units.Release()
+	}
+	return end, Unit{}
+}
+
+// CorrectMin moves the minimum to the first unit whose record lies at or behind logMin (RocketMQ
+// ConsumeQueue.correctMinOffset; unlike there, fillers never count). It never goes back.
+func (q *Queue) CorrectMin(logMin record.PhysicalOffset) {
+	end := q.End()
+	q.mu.Lock()
+	low := record.QueueOffset(q.first / UnitSize)
+	if q.files == 0 {
+		low = end
+	}
+	q.mu.Unlock()
+	low = min(max(low, record.QueueOffset(q.min.Load())), end)
+	n := sort.Search(int(end-low), func(i int) bool {
+		at, u := q.nextReal(low+record.QueueOffset(i), end)
+		return at == end || u.At >= logMin
+	})
+	at, _ := q.nextReal(low+record.QueueOffset(n), end)
+	q.min.Store(int64(at))
+}
+
+// Search returns the first queue offset of [Min, End) for which found is true; found must be false
+// up to some unit and true from there on. Fillers are not shown to it. End when there is none.
+func (q *Queue) Search(found func(u Unit) bool) record.QueueOffset {
+	low, end := q.Min(), q.End()
+	n := sort.Search(int(end-low), func(i int) bool {
+		at, u := q.nextReal(low+record.QueueOffset(i), end)
+		return at == end || found(u)
+	})
+	at, _ := q.nextReal(low+record.QueueOffset(n), end)
+	return at
+}
+
+// NextReal returns the first visible queue offset at or behind at whose unit is not a filler, and
+// that unit; ok is false when there is none.
+func (q *Queue) NextReal(at record.QueueOffset) (record.QueueOffset, Unit, bool) {
+	end := q.End()
+	at, u := q.nextReal(max(at, 0), end)
+	return at, u, at < end
+}
