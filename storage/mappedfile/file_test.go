@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mappedfile_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/skylarkmq/skylark/storage/mappedfile"
+	"github.com/skylarkmq/skylark/storage/vfs"
+	"github.com/skylarkmq/skylark/storage/vfs/crashfs"
+)
+
+const testSize = 16 * vfs.PageSize
+
+func create(t *testing.T) *mappedfile.File {
+	t.Helper()
+	f, err := mappedfile.Create(vfs.OS(), filepath.Join(t.TempDir(), "f"), testSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+func TestCreateAndOpen(t *testing.T) {
+	t.Parallel()
+	f := create(t)
+	copy(f.Bytes()[5000:], "hello")
+	if err := f.Flush(5000, 5005); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mappedfile.Create(vfs.OS(), f.Path(), testSize); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("second Create: %v", err)
+	}
+	var size *mappedfile.SizeError
+	if _, err := mappedfile.Open(vfs.OS(), f.Path(), testSize-1); !errors.As(err, &size) ||
+		size.Got != testSize || size.Want != testSize-1 {
+		t.Errorf("Open with another size: %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g, err := mappedfile.Open(vfs.OS(), f.Path(), testSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 5)
+	if _, err := g.ReadAt(b, 5000); string(b) != "hello" || err != nil {
+		t.Errorf("read %q %v", b, err)
+	}
+	if err := g.Flush(0, 1); !errors.Is(err, mappedfile.ErrClosed) {
+		t.Errorf("flush before Map: %v", err)
+	}
+	checkTail(t, g)
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
+
+// checkTail prepares an opened file for appending at 5001.
+func checkTail(t *testing.T, g *mappedfile.File) {
+	t.Helper()
+	for name, err := range map[string]error{
+		"zero": g.Zero(5001), "forget": g.ForgetTail(5001), "allocate": g.Allocate(),
+		"map": g.Map(), "map again": g.Map(),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := g.Bytes()[4999:5003]; string(got) != "\x00h\x00\x00" {
+		t.Errorf("after Zero %q", got)
+	}
+	if in, err := g.Resident(0, 100); !in && !errors.Is(err, vfs.ErrNotSupported) {
+		t.Errorf("resident %v %v", in, err)
+	}
+}
+
+// TestHolds keeps the bytes of a deleted file in place until the last region goes.
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	f := create(t)
+	copy(f.Bytes()[100:], "abcdef")
+	r1, ok1 := f.Region(100, 3)
+	r2, ok2 := f.Region(103, 3)
+	if !ok1 || !ok2 || string(r1.Mem) != "abc" || string(r2.Mem) != "def" || r2.Off != 103 {
+		t.Fatalf("%v %q, %v %q", ok1, r1.Mem, ok2, r2.Mem)
+	}
+	if cap(r1.Mem) < 6 {
+		t.Error("the memory of a region does not reach its neighbour")
+	}
+	if err := f.Delete(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(f.Path()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the name is still there: %v", err)
+	}
+	r1.Release()
+	r1.Release()
+	select {
+	case <-f.Gone():
+		t.Fatal("torn down under a region")
+	default:
+	}
+	b := make([]byte, 3)
+	if _, err := f.ReadAt(b, 103); string(b) != "def" || string(r2.Mem) != "def" || err != nil {
+		t.Errorf("%q %q %v", b, r2.Mem, err)
+	}
+	r2.Release()
+	<-f.Gone()
+	if _, ok := f.Region(0, 1); ok || f.Retain() {
+		t.Error("a hold on a file that is gone")
+	}
+	if err := f.Flush(0, 1); !errors.Is(err, mappedfile.ErrClosed) {
+		t.Errorf("flush: %v", err)
+	}
+}
+
+// TestHoldsConcurrent takes and gives regions while the owner deletes; the race detector watches.
+func TestHoldsConcurrent(t *testing.T) {
+	t.Parallel()
+	f := create(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				r, ok := f.Region(0, testSize)
+				if !ok {
+					return
+				}
+				if r.Mem[testSize-1] != 0 {
+					t.Error("wrong byte")
+				}
+				r.Release()
+			}
+		})
+	}
+	if err := f.Delete(); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	<-f.Gone()
+}
+
+func TestPopulate(t *testing.T) {
+	t.Parallel()
+	f := create(t)
+	f.Bytes()[vfs.PageSize] = 7
+	for calls := 1; ; calls++ {
+		more, err := f.Populate(vfs.PageSize+5, 9*vfs.PageSize, 2*vfs.PageSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !more {
+			if f.Populated() != 0 && (calls != 4 || f.Populated() != 9*vfs.PageSize) {
+				t.Errorf("%d calls, populated up to %d", calls, f.Populated())
+			}
+			break
+		}
+	}
+	if f.Bytes()[vfs.PageSize] != 7 {
+		t.Error("a byte was lost")
+	}
+}
+
+func faulty(t *testing.T, before func(op, path string) error) (*crashfs.FS, string) {
+	t.Helper()
+	dir := t.TempDir()
+	c, err := crashfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Before = before
+	return c, filepath.Join(dir, "f")
+}
+
+// TestFlushErrorIsFinal lets one msync fail; the file never claims to be flushed again.
+func TestFlushErrorIsFinal(t *testing.T) {
+	t.Parallel()
+	fail := true
+	c, path := faulty(t, func(op, _ string) error {
+		if op == "msync" && fail {
+			return syscall.EIO
+		}
+		return nil
+	})
+	f, err := mappedfile.Create(c, path, testSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	first := f.Flush(0, 10)
+	if !errors.Is(first, syscall.EIO) || !strings.Contains(first.Error(), path) {
+		t.Fatalf("first flush: %v", first)
+	}
+	fail = false
+	if err := f.Flush(0, 10); err != first { //nolint:errorlint // it must be the very same
+		t.Errorf("second flush: %v", err)
+	}
+	if err := f.SyncAll(); err != first { //nolint:errorlint // it must be the very same
+		t.Errorf("sync: %v", err)
+	}
+}
+
+// TestCreateFull leaves nothing behind on a full disk, and TestCreateWithoutFallocate gets by.
+func TestCreateFull(t *testing.T) {
+	t.Parallel()
+	c, path := faulty(t, func(op, _ string) error {
+		if op == "allocate" {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	_, err := mappedfile.Create(c, path, testSize)
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file is left: %v", err)
+	}
+}
+
+func TestCreateWithoutFallocate(t *testing.T) {
+	t.Parallel()
+	c, path := faulty(t, func(op, _ string) error {
+		if op == "allocate" {
+			return vfs.ErrNotSupported
+		}
+		return nil
+	})
+	f, err := mappedfile.Create(c, path, testSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() != testSize || len(f.Bytes()) != testSize {
+		t.Errorf("%v %v", info, err)
+	}
+}
+
+// TestCrashFlush loses power: what was flushed is there, at its length and under its name.
+func TestCrashFlush(t *testing.T) {
+	t.Parallel()
+	c, path := faulty(t, nil)
+	f, err := mappedfile.Create(c, path, testSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rng := rand.New(rand.NewPCG(3, 4))
+	want := make([]byte, 0, testSize)
+	for len(want)+3000 <= testSize {
+		at := len(want)
+		want = append(want, bytes.Repeat([]byte{byte(at>>8) | 1}, 3000)...)
+		copy(f.Bytes()[at:], want[at:])
+		if err := f.Flush(at, len(want)); err != nil {
+			t.Fatal(err)
+		}
+		dst := t.TempDir()
+		if err := c.Crash(dst, rng, 0); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(dst, "f"))
+		if err != nil || len(got) != testSize || !bytes.Equal(got[:len(want)], want) {
+			t.Fatalf("after %d bytes: %d bytes, %v", len(want), len(got), err)
+		}
+	}
+}
+
+// TestAllocsRegion holds taking and giving a region at no allocation.
+func TestAllocsRegion(t *testing.T) {
+	f := create(t)
+	got := testing.AllocsPerRun(100, func() {
+		r, ok := f.Region(10, 100)
+		if !ok {
+			t.Fatal("no region")
+		}
+		r.Release()
+	})
+	if got != 0 {
+		t.Errorf("%v allocations, want 0", got)
+	}
+}
