@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eventloop
+
+func newBackend(name string) (backend, error) {
+	switch name {
+	case "", BackendGnet:
+		return &gnetBackend{}, nil
+	case BackendNet:
+		return &netBackend{}, nil
+	}
+	return nil, errUnknownBackend
+}

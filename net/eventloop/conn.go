@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eventloop
+
+import (
+	"net/netip"
+
+	"github.com/skylarkmq/skylark/zerocopy"
+)
+
+// Conn is one connection. All its methods belong to the loop that owns it: they may be called from
+// that loop's Handler and tasks only. After Close they do nothing.
+type Conn struct {
+	// Set before Open, then constant.
+	loop     *Loop
+	slot     uint32
+	gen      uint32
+	listener int
+	remote   netip.AddrPort
+
+	// Confined to the loop.
+	value   any
+	cause   error // why it is doomed
+	dirty   bool  // in loop.dirty: to be flushed at the end of this event
+	doomed  bool  // in loop.doomed: to be closed at the end of this event
+	broken  bool  // the socket cannot be written to any more
+	closed  bool  // Close was called
+	busy    bool  // counted in loop.busy: it has unsent output
+	paused  bool  // not read from, since too much output waits
+	spoke   bool  // it has sent a complete frame
+	idleAt  uint32
+	frameAt uint32
+	acc     []byte // start of an unfinished frame, in a buffer that grows with what arrives
+	out     outQueue
+
+	// Of the backend.
+	fd      int
+	armed   bool // waits for the socket to become writable; flushing is pointless meanwhile
+	watched bool // fd is in the epoll that tells it
+	link    any
+}
+
+// Loop returns the owning loop. It may be called from any goroutine.
+func (c *Conn) Loop() *Loop { return c.loop }
+
+// Ref returns the value by which other goroutines name this connection.
+func (c *Conn) Ref() Ref { return Ref{loop: c.loop, slot: c.slot, gen: c.gen} }
+
+// RemoteAddr returns the peer's address; an IPv4 address is one, not one mapped to IPv6.
+func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
+
+// Listener returns the index of the address, among those given to Listen, that the peer came to.
+func (c *Conn) Listener() int { return c.listener }
+
+// Value returns what SetValue stored, for the handler's own state.
+func (c *Conn) Value() any { return c.value }
+
+// SetValue stores state of the handler with the connection.
+func (c *Conn) SetValue(v any) { c.value = v }
+
+// Closed reports whether the connection is gone or about to be; what is written then is dropped.
+func (c *Conn) Closed() bool { return c.closed || c.doomed }
+
+// CloseWith closes the connection when the current call of the handler or task has returned, after
+// one attempt to send what was queued. Handler.Close receives the first cause.
+func (c *Conn) CloseWith(cause error) {
+	if c.closed || c.doomed {
+		return
+	}
+	c.doomed, c.cause = true, cause
+	c.loop.doomed = append(c.loop.doomed, c)
+}
+
+// Reserve returns the tail of the output buffer, with room for a small frame: append one frame to
+// it, at the end, and give it back with Commit before anything else is written to this connection.
+//
+// Cost: no allocation in the steady state, unless the frame outgrows the room; see ReserveSize.
+func (c *Conn) Reserve() []byte { return c.ReserveSize(reserveMin) }
+
+// ReserveSize is Reserve with room for at least size bytes.
+func (c *Conn) ReserveSize(size int) []byte {
+	if c.closed || c.doomed {
+		return c.loop.void[:0]
+	}
+	return c.out.reserve(c.loop, size)
+}
+
+// Commit queues what was appended to the buffer from Reserve. It is sent after ReadDone, or after
+// the tasks of this round.
+func (c *Conn) Commit(b []byte) {
+	if c.closed || c.doomed {
+		return
+	}
+	c.out.commit(c.loop, b)
+	c.queued()
+}
+
+// WriteRegions queues regions, to be sent after what was committed before and without anything in
+// between. Ownership of the regions passes on, also when the connection is gone; the slice stays
+// the caller's, its elements are cleared. The regions should be in the page cache: small ones are
+// copied here and now.
+//
+// Cost: no allocation in the steady state; one copy of regions below Config.CopyBelow.
+func (c *Conn) WriteRegions(rs []zerocopy.Region) {
+	if c.closed || c.doomed {
+		zerocopy.ReleaseAll(rs)
+		return
+	}
+	runs := zerocopy.Merge(rs)
+	for i := range runs {
+		c.writeRun(&runs[i], len(runs) > 1)
+	}
+	clear(runs)
+	c.queued()
+}
+
+func (c *Conn) writeRun(r *zerocopy.Region, scattered bool) {
+	l := c.loop
+	how := l.srv.cfg.way(r, scattered)
+	if how == wayCopy {
+		b, ok := appendMapped(c.out.reserve(l, r.Size), r.Mem)
+		if ok {
+			c.out.commit(l, b)
+		} else {
+			c.CloseWith(ErrRegionUnread)
+		}
+		r.Release()
+		return
+	}
+	c.out.push(l, segment{region: *r, asFile: how == wayFile})
+}
+
+// Queued returns the bytes of memory that wait to be sent. File regions are not counted.
+func (c *Conn) Queued() int64 { return c.out.bytes }
+
+// queued notes that there is something to send, and closes the connection at the bound.
+func (c *Conn) queued() {
+	l := c.loop
+	if !c.dirty {
+		c.dirty = true
+		l.dirty = append(l.dirty, c)
+	}
+	if !c.overBound() {
+		return
+	}
+	// The peer may be quick and only this one read large, so give it the chance to take some.
+	l.flush(c)
+	if c.overBound() && !c.closed && !c.doomed {
+		l.srv.slowReaders.Add(1)
+		l.srv.notices.peer(c.remote, "connection closed: peer does not read its answers",
+			"bytes", c.out.bytes, "segments", c.out.count())
+		c.CloseWith(ErrSlowReader)
+		c.broken = true
+	}
+}
+
+func (c *Conn) overBound() bool {
+	cfg := &c.loop.srv.cfg
+	return c.out.bytes > cfg.MaxOutBytes || c.out.count() > cfg.MaxOutSegments
+}
+
+// fail dooms the connection after its socket has refused to take bytes.
+func (c *Conn) fail(cause error) {
+	c.broken = true
+	c.CloseWith(cause)
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eventloop
+
+import (
+	"github.com/skylarkmq/skylark/net/remoting"
+)
+
+const (
+	// batchMax is the most commands that are alive between two calls of ReadDone.
+	batchMax = 128
+	// accMin is the least memory of an unfinished frame, accGrowth how much more than has arrived
+	// may be reserved for it, so that a large body is copied about once.
+	accMin    = 1 << 10
+	accGrowth = 4
+)
+
+// input takes what one read brought. data is borrowed; an unfinished frame at its end is kept in a
+// buffer of the connection. It does not flush: finish does.
+//
+// Cost: no allocation and no copy for frames that arrive whole.
+func (l *Loop) input(c *Conn, data []byte) {
+	l.bytesIn.Add(uint64(len(data)))
+	c.idleAt = l.tick
+	if l.draining {
+		return
+	}
+	batch, frames := 0, 0
+	for len(data) > 0 && !c.closed && !c.doomed {
+		var frame []byte
+		if len(c.acc) > 0 {
+			frame, data = l.join(c, data)
+		} else {
+			frame, data = l.cut(c, data)
+		}
+		if frame == nil {
+			break
+		}
+		if batch == batchMax {
+			l.readDone(c)
+			batch = 0
+		}
+		cmd := l.command(batch)
+		if err := cmd.Decode(frame); err != nil {
+			l.refuse(c, "connection closed: bad frame", err)
+			break
+		}
+		c.spoke = true
+		batch++
+		frames++
+		l.handler.Command(c, cmd)
+	}
+	if batch > 0 {
+		l.framesIn.Add(uint64(frames))
+		l.readDone(c)
+	}
+	l.letGo()
+}
+
+func (l *Loop) readDone(c *Conn) {
+	l.handler.ReadDone(c)
+	l.letGo()
+}
+
+// letGo gives back the buffers of frames that nobody may use any more.
+func (l *Loop) letGo() {
+	for i, b := range l.held {
+		l.bufs.put(b)
+		l.held[i] = nil
+	}
+	l.held = l.held[:0]
+}
+
+// command returns the i-th command of a batch.
+func (l *Loop) command(i int) *remoting.Command {
+	if i == len(l.cmds) {
+		l.cmds = append(l.cmds, new(remoting.Command))
+	}
+	return l.cmds[i]
+}
+
+// cut takes one frame from the front of data; an unfinished one is put aside.
+func (l *Loop) cut(c *Conn, data []byte) (frame, rest []byte) {
+	total, err := remoting.FrameSize(data, l.srv.cfg.MaxFrame)
+	if err != nil {
+		l.refuseStart(c, data, err)
+		return nil, nil
+	}
+	if total == 0 || total > len(data) {
+		l.keep(c, data, total)
+		return nil, nil
+	}
+	return data[4:total:total], data[total:]
+}
+
+// join continues the unfinished frame of c. The buffer of a finished one lives until ReadDone.
+func (l *Loop) join(c *Conn, data []byte) (frame, rest []byte) {
+	if need := 4 - len(c.acc); need > 0 {
+		n := min(need, len(data))
+		c.acc = append(c.acc, data[:n]...)
+		if data = data[n:]; len(c.acc) < 4 {
+			return nil, nil
+		}
+	}
+	total, err := remoting.FrameSize(c.acc, l.srv.cfg.MaxFrame)
+	if err != nil {
+		l.refuseStart(c, append(c.acc[:len(c.acc):len(c.acc)], data...), err)
+		return nil, nil
+	}
+	n := min(total-len(c.acc), len(data))
+	l.grow(c, len(c.acc)+n, total)
+	c.acc = append(c.acc, data[:n]...)
+	if len(c.acc) < total {
+		return nil, nil
+	}
+	frame = c.acc[4:total:total]
+	l.held = append(l.held, c.acc)
+	c.acc = nil
+	return frame, data[n:]
+}
+
+// keep puts aside the start of a frame of total bytes, 0 if that is not known yet.
+func (l *Loop) keep(c *Conn, data []byte, total int) {
+	c.frameAt = l.tick
+	l.grow(c, len(data), total)
+	c.acc = append(c.acc, data...)
+}
+
+// grow makes room for size bytes of an unfinished frame of total bytes. What is reserved depends on
+// what has arrived, never on total alone: a peer gets memory by sending, not by announcing.
+func (l *Loop) grow(c *Conn, size, total int) {
+	if size <= cap(c.acc) {
+		return
+	}
+	b := l.bufs.get(max(accMin, size, min(total, accGrowth*size)))
+	b = append(b, c.acc...)
+	l.bufs.put(c.acc)
+	c.acc = b
+}
+
+// refuseStart closes a connection for what stands where a frame should begin, and says which other
+// protocol it is if these are the peer's first bytes.
+func (l *Loop) refuseStart(c *Conn, head []byte, err error) {
+	if !c.spoke {
+		if f, ok := recognise(head); ok {
+			if f.page {
+				c.Commit(append(c.ReserveSize(512), httpPage()...))
+			}
+			l.refuse(c, f.notice, ErrOtherProtocol)
+			return
+		}
+	}
+	l.refuse(c, "connection closed: bad frame", err)
+}
+
+func (l *Loop) refuse(c *Conn, msg string, cause error) {
+	l.srv.refused.Add(1)
+	l.srv.notices.peer(c.remote, msg, "err", cause)
+	c.CloseWith(cause)
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package eventloop_test
+
+import "testing"
+
+func mapData(*testing.T, *dataFile, int) {}
+
+func descriptors(*testing.T) int { return 0 }
