@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package offset
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/storage/vfs"
+)
+
+// separator stands between topic and group in the keys of the file. Neither may contain it.
+const separator = "@"
+
+// file is the part of consumerOffset.json that carries state (RocketMQ ConsumerOffsetManager).
+// groupTopicMap and pullOffsetTable of newer versions are derived or harmless to lose.
+type file struct {
+	DataVersion protocol.DataVersion       `json:"dataVersion"`
+	OffsetTable map[string]map[int32]int64 `json:"offsetTable"`
+}
+
+// Open loads the table from dir. A missing file is an empty table. When copies of the file exist
+// and none can be read it fails and names them, unless Config.AllowEmpty is set: offsets are never
+// taken as zero without a word. Nothing is written.
+func Open(dir string, cfg Config) (*Table, error) {
+	if cfg.Interval <= 0 {
+		cfg.Interval = 5 * time.Second
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Notice == nil {
+		cfg.Notice = func(string, ...any) {}
+	}
+	t := &Table{
+		path: filepath.Join(dir, FileName), cfg: cfg, seed: maphash.MakeSeed(),
+		version: protocol.DataVersion{Timestamp: cfg.Now().UnixMilli()},
+	}
+	for i := range t.shards {
+		t.shards[i].entries = map[key]map[int32]*slot{}
+	}
+	if err := t.load(); err != nil {
+		return nil, err
+	}
+	t.timer = time.AfterFunc(time.Hour, t.persistLater)
+	t.timer.Stop()
+	return t, nil
+}
+
+func (t *Table) load() error {
+	var f file
+	source, err := vfs.LoadJSONFile(t.path, func(data []byte) error {
+		f = file{}
+		if err := protocol.Unmarshal(data, &f); err != nil {
+			return err
+		}
+		if f.OffsetTable == nil {
+			return errors.New("member offsetTable is missing")
+		}
+		return nil
+	})
+	var damaged *vfs.DamagedError
+	switch {
+	case t.cfg.AllowEmpty && errors.As(err, &damaged):
+		t.cfg.Notice("starting without consumer offsets", "path", t.path, "err", err)
+		return vfs.SetAside(t.path)
+	case err != nil:
+		return fmt.Errorf("offset: load %s: %w", t.path, err)
+	case source == "":
+		return nil
+	case source != t.path:
+		t.cfg.Notice("consumer offsets were read from another copy", "path", source)
+	}
+	t.version = f.DataVersion
+	for name, queues := range f.OffsetTable {
+		topic, group, ok := strings.Cut(name, separator)
+		if !ok || topic == "" || group == "" {
+			t.cfg.Notice("offsets of no topic and group are left out", "path", source, "name", name)
+			continue
+		}
+		for queue, off := range queues {
+			if s := t.ensure([]byte(group), []byte(topic), queue); s != nil {
+				s.committed.Store(max(off, none))
+			}
+		}
+	}
+	return nil
+}
+
+// Version returns the version of the table, which grows with every 500th commit.
+func (t *Table) Version() protocol.DataVersion {
+	t.file.Lock()
+	defer t.file.Unlock()
+	return t.version
+}
+
+// Persist writes the table if something changed since the last write. It blocks on the disk. After
+// an error the change is still due and tried again after the interval.
+func (t *Table) Persist() error {
+	t.file.Lock()
+	defer t.file.Unlock()
+	return t.persistLocked()
+}
+
+func (t *Table) persistLocked() error {
+	if !t.dirty.Swap(false) {
+		return nil
+	}
+	offsets, _ := t.Snapshot()
+	data := protocol.MarshalFastJSON(file{DataVersion: t.version, OffsetTable: offsets})
+	if err := vfs.WriteFileAtomic(t.path, data); err != nil {
+		t.touch()
+		return fmt.Errorf("offset: write %s: %w", t.path, err)
+	}
+	return nil
+}
+
+// persistLater runs on the timer.
+func (t *Table) persistLater() {
+	t.file.Lock()
+	defer t.file.Unlock()
+	if t.closed {
+		return
+	}
+	if err := t.persistLocked(); err != nil {
+		t.cfg.Notice("consumer offsets could not be written", "path", t.path, "err", err)
+	}
+}
+
+// Close writes what is not in the file yet and stops the timer. Later commits stay in memory.
+func (t *Table) Close() error {
+	t.file.Lock()
+	defer t.file.Unlock()
+	t.closed = true
+	err := t.persistLocked()
+	t.timer.Stop()
+	return err
+}
