@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package group
+
+import (
+	"net"
+	"slices"
+)
+
+// warning is a finding about two clients of a group that an operator should hear of.
+type warning struct {
+	msg      string
+	clients  [2]string
+	addrs    [2]string
+	topic    string
+	wishes   [2]string
+	conflict bool
+}
+
+// inspect looks for members that contradict p: one that subscribes differently, so that messages
+// of one expression reach clients that asked for another, and one that uses p's client id, so that
+// both believe to own the same queues. Each finding is reported once until the members change.
+func (g *consumerGroup) inspect(p *member, joined bool) []warning {
+	var found []warning
+	for _, other := range g.members {
+		if other == p {
+			continue
+		}
+		if other.ID == p.ID {
+			if g.bothAlive(p, other, joined) && g.firstTime("id\x00"+p.ID) {
+				found = append(found, warning{
+					msg:     "two clients use one client id, queues are not shared out between them",
+					clients: [2]string{p.ID, other.ID},
+					addrs:   [2]string{p.Channel.RemoteAddr(), other.Channel.RemoteAddr()},
+				})
+			}
+			continue
+		}
+		if p.subs == nil || other.subs == nil || p.digest == other.digest {
+			continue
+		}
+		if w, ok := g.difference(p, other); ok {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// bothAlive tells two clients with one id from one client that has connected anew: they come from
+// two hosts, or the older connection has sent a heartbeat after the newer one joined.
+func (g *consumerGroup) bothAlive(p, other *member, joined bool) bool {
+	a, _, errA := net.SplitHostPort(p.Channel.RemoteAddr())
+	b, _, errB := net.SplitHostPort(other.Channel.RemoteAddr())
+	if errA == nil && errB == nil && a != b {
+		return true
+	}
+	return !joined && other.LastMS > p.joinedMS
+}
+
+// difference describes the first topic, by name, on which two members differ.
+func (g *consumerGroup) difference(p, other *member) (warning, bool) {
+	first, found := "", false
+	look := func(a, b map[string]*Subscription) {
+		for topic, s := range a {
+			if t := b[topic]; (t == nil || wishText(s) != wishText(t)) && (!found || topic < first) {
+				first, found = topic, true
+			}
+		}
+	}
+	look(p.subs, other.subs)
+	look(other.subs, p.subs)
+	if !found {
+		return warning{}, false
+	}
+	w := warning{
+		msg:      "members of a group subscribe differently, messages will be missed",
+		clients:  [2]string{p.ID, other.ID},
+		addrs:    [2]string{p.Channel.RemoteAddr(), other.Channel.RemoteAddr()},
+		topic:    first,
+		wishes:   [2]string{wishText(p.subs[first]), wishText(other.subs[first])},
+		conflict: true,
+	}
+	pair := []string{p.ID + "\x01" + w.wishes[0], other.ID + "\x01" + w.wishes[1]}
+	slices.Sort(pair)
+	return w, g.firstTime("sub\x00" + first + "\x00" + pair[0] + "\x00" + pair[1])
+}
+
+func wishText(s *Subscription) string {
+	if s == nil {
+		return "(none)"
+	}
+	return s.Data.ExpressionType + " " + s.Data.SubString
+}
+
+// firstTime tells whether a finding is new, and remembers it.
+func (g *consumerGroup) firstTime(key string) bool {
+	if g.warned[key] || len(g.warned) >= warningsMax {
+		return false
+	}
+	g.warned[key] = true
+	return true
+}
+
+// warn reports findings, without a lock held.
+func (m *Members) warn(group string, found []warning) {
+	for _, w := range found {
+		kv := []any{
+			"group", group, "client", w.clients[0], "addr", w.addrs[0],
+			"otherClient", w.clients[1], "otherAddr", w.addrs[1],
+		}
+		if !w.conflict {
+			m.twins.Add(1)
+			m.cfg.Notice(w.msg, kv...)
+			continue
+		}
+		m.conflicts.Add(1)
+		kv = append(kv, "topic", w.topic, "asks", w.wishes[0], "otherAsks", w.wishes[1])
+		m.cfg.Notice(w.msg, kv...)
+	}
+}

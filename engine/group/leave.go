@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package group
+
+import (
+	"slices"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/protocol"
+)
+
+// change is a rebalance notification that is due once the lock is given back.
+type change struct {
+	group string
+	chs   []Channel
+}
+
+// Unregister takes a connection out of a producer group and a consumer group; empty names are
+// skipped. notify says whether the consumer group wants its members told.
+func (m *Members) Unregister(ch Channel, producerGroup, consumerGroup string, notify bool) {
+	var told []Channel
+	m.mu.Lock()
+	if producerGroup != "" {
+		m.leaveProducerLocked(ch, producerGroup)
+	}
+	if g := m.consumers[consumerGroup]; g != nil {
+		m.leaveLocked(g, ch)
+		if notify && g.view.Model != protocol.Broadcasting {
+			told = g.channels()
+		}
+	}
+	m.mu.Unlock()
+	if len(told) > 0 {
+		m.cfg.NotifyChange(consumerGroup, told)
+	}
+}
+
+// ChannelClosed takes a connection out of every group. The members that stay are told whatever
+// their group's notify flag says, as in RocketMQ.
+func (m *Members) ChannelClosed(ch Channel) {
+	var changes []change
+	m.mu.Lock()
+	if in := m.channels[ch]; in != nil {
+		for name := range in.producers {
+			m.leaveProducerLocked(ch, name)
+		}
+		for name := range in.consumers {
+			g := m.consumers[name]
+			m.leaveLocked(g, ch)
+			if g.view.Model != protocol.Broadcasting && len(g.members) > 0 {
+				changes = append(changes, change{name, g.channels()})
+			}
+		}
+	}
+	m.mu.Unlock()
+	for _, c := range changes {
+		m.cfg.NotifyChange(c.group, c.chs)
+	}
+}
+
+// leaveLocked removes a connection from a consumer group, and the group with its last member.
+func (m *Members) leaveLocked(g *consumerGroup, ch Channel) {
+	g.members = slices.DeleteFunc(g.members, func(p *member) bool { return p.Channel == ch })
+	clear(g.warned)
+	if len(g.members) == 0 {
+		delete(m.consumers, g.name)
+		m.publishLocked(g.name, nil)
+	}
+	if in := m.channels[ch]; in != nil {
+		delete(in.consumers, g.name)
+		m.forgetLocked(ch, in)
+	}
+}
+
+func (m *Members) leaveProducerLocked(ch Channel, name string) {
+	g := m.producers[name]
+	in := m.channels[ch]
+	if g == nil || in == nil || !in.producers[name] {
+		return
+	}
+	g.members = slices.DeleteFunc(g.members, func(c *Connection) bool {
+		gone := c.Channel == ch
+		if gone && m.byClient[c.ID] == ch && len(in.producers) == 1 {
+			delete(m.byClient, c.ID)
+		}
+		return gone
+	})
+	if len(g.members) == 0 {
+		delete(m.producers, name)
+	}
+	delete(in.producers, name)
+	m.forgetLocked(ch, in)
+}
+
+func (m *Members) forgetLocked(ch Channel, in *memberships) {
+	if len(in.consumers) == 0 && len(in.producers) == 0 {
+		delete(m.channels, ch)
+	}
+}
+
+// Expire removes clients that were silent for longer than the time-out at now and returns their
+// connections, to be closed. Nobody is told to rebalance for them, as in RocketMQ: the connections
+// that are closed next are in no group any more.
+func (m *Members) Expire(now time.Time) []Channel {
+	limit := now.Add(-m.cfg.ChannelTimeout).UnixMilli()
+	var gone []Channel
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, g := range m.consumers {
+		for _, p := range slices.Clone(g.members) {
+			if p.LastMS < limit {
+				m.leaveLocked(g, p.Channel)
+				if !slices.Contains(gone, p.Channel) {
+					gone = append(gone, p.Channel)
+				}
+			}
+		}
+	}
+	for name, g := range m.producers {
+		for _, c := range slices.Clone(g.members) {
+			if c.LastMS < limit {
+				m.leaveProducerLocked(c.Channel, name)
+				if !slices.Contains(gone, c.Channel) {
+					gone = append(gone, c.Channel)
+				}
+			}
+		}
+	}
+	oldest := now.Add(-m.cfg.SubscriptionTimeout).UnixMilli()
+	for key, s := range m.extra {
+		if s.Data.SubVersion < oldest {
+			delete(m.extra, key)
+		}
+	}
+	return gone
+}
+
+// armLocked starts the timer that looks for silent clients, unless it runs.
+func (m *Members) armLocked() {
+	if m.armed || m.closed {
+		return
+	}
+	m.armed = true
+	if m.timer == nil {
+		m.timer = time.AfterFunc(m.cfg.ScanPeriod, m.scan)
+		return
+	}
+	m.timer.Reset(m.cfg.ScanPeriod)
+}
+
+// scan runs on the timer. It is armed again only while there is something to watch.
+func (m *Members) scan() {
+	if gone := m.Expire(m.cfg.Now()); len(gone) > 0 {
+		m.cfg.Expired(gone)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.armed = false
+	if len(m.channels) > 0 || len(m.extra) > 0 {
+		m.armLocked()
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package group
+
+import (
+	"sync"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/protocol"
+)
+
+// LockTime is how long a queue lock lives without renewal (RocketMQ RebalanceLockManager).
+const LockTime = 60 * time.Second
+
+// queuesMax bounds the locks that one group may hold, and groupsMax the groups that hold any:
+// a client names queues freely, and they need not exist.
+const (
+	queuesMax = 65536
+	groupsMax = 65536
+)
+
+// Locks is the table of queue locks of ordered consumers. It lives in memory only. All methods may
+// be called from any goroutine.
+type Locks struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	groups map[string]map[protocol.MessageQueue]lock
+}
+
+type lock struct {
+	client string
+	at     time.Time
+}
+
+func (l lock) expired(now time.Time) bool { return now.Sub(l.at) > LockTime }
+
+// NewLocks makes an empty table. now may be nil, then it is time.Now.
+func NewLocks(now func() time.Time) *Locks {
+	if now == nil {
+		now = time.Now
+	}
+	return &Locks{now: now, groups: map[string]map[protocol.MessageQueue]lock{}}
+}
+
+// LockBatch locks queues for a client and returns those it now holds, in the order of the request:
+// a queue is granted when nobody holds it, when its lock expired and when the client holds it
+// already, which renews it. A queue beyond the bounds of the table is not granted.
+func (l *Locks) LockBatch(
+	group, client string, queues []protocol.MessageQueue,
+) []protocol.MessageQueue {
+	now := l.now()
+	granted := make([]protocol.MessageQueue, 0, len(queues))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := l.groups[group]
+	if held == nil {
+		if len(queues) == 0 || len(l.groups) >= groupsMax && !l.sweepLocked(now) {
+			return granted
+		}
+		held = map[protocol.MessageQueue]lock{}
+		l.groups[group] = held
+	}
+	for _, q := range queues {
+		old, taken := held[q]
+		if taken && old.client != client && !old.expired(now) || !taken && len(held) >= queuesMax {
+			continue
+		}
+		held[q] = lock{client: client, at: now}
+		granted = append(granted, q)
+	}
+	return granted
+}
+
+// UnlockBatch gives up the client's locks among queues; locks of others stay.
+func (l *Locks) UnlockBatch(group, client string, queues []protocol.MessageQueue) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := l.groups[group]
+	for _, q := range queues {
+		if held[q].client == client {
+			delete(held, q)
+		}
+	}
+	if len(held) == 0 {
+		delete(l.groups, group)
+	}
+}
+
+// HasUnexpired tells whether anybody holds a live lock in the group, which is how the broker knows
+// that a group consumes in order.
+func (l *Locks) HasUnexpired(group string) bool {
+	now := l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range l.groups[group] {
+		if !k.expired(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// RemoveGroup forgets the locks of a group that was deleted.
+func (l *Locks) RemoveGroup(group string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.groups, group)
+}
+
+// sweepLocked drops groups without a live lock and tells whether there is room now.
+func (l *Locks) sweepLocked(now time.Time) bool {
+	for name, held := range l.groups {
+		for q, k := range held {
+			if k.expired(now) {
+				delete(held, q)
+			}
+		}
+		if len(held) == 0 {
+			delete(l.groups, name)
+		}
+	}
+	return len(l.groups) < groupsMax
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package group
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"sync"
+
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/storage/vfs"
+)
+
+// ModesFileName is the name of the file of Modes in the configuration folder.
+const ModesFileName = "messageRequestMode.json"
+
+// Modes is the table of how groups read topics, by pull or by pop, where that was set by an
+// administrator. All methods may be called from any goroutine.
+type Modes struct {
+	path string
+
+	// Guards table, whose inner maps are immutable, and the file. Cold: it is held across I/O.
+	mu    sync.Mutex
+	table map[string]map[string]*protocol.MessageRequestModeBody // topic -> group
+}
+
+// OpenModes loads the table from dir. A missing file is an empty table; a damaged one without a
+// valid copy is set aside and reported to notice, since it only holds preferences.
+func OpenModes(dir string, notice func(msg string, kv ...any)) (*Modes, error) {
+	m := &Modes{
+		path:  filepath.Join(dir, ModesFileName),
+		table: map[string]map[string]*protocol.MessageRequestModeBody{},
+	}
+	var f protocol.MessageRequestModeWrapper
+	_, err := vfs.LoadJSONFile(m.path, func(data []byte) error {
+		f = protocol.MessageRequestModeWrapper{}
+		return protocol.Unmarshal(data, &f)
+	})
+	var damaged *vfs.DamagedError
+	switch {
+	case errors.As(err, &damaged):
+		if notice != nil {
+			notice("starting without message request modes", "path", m.path, "err", err)
+		}
+		return m, vfs.SetAside(m.path)
+	case err != nil:
+		return nil, fmt.Errorf("group: load %s: %w", m.path, err)
+	}
+	maps.Copy(m.table, f.MessageRequestModeMap)
+	return m, nil
+}
+
+// All returns a copy of the table: topic to group to mode.
+func (m *Modes) All() map[string]map[string]*protocol.MessageRequestModeBody {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.table)
+}
+
+// Set stores one entry and writes the file before it returns.
+func (m *Modes) Set(b protocol.MessageRequestModeBody) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := maps.Clone(m.table)
+	groups := maps.Clone(next[b.Topic])
+	if groups == nil {
+		groups = map[string]*protocol.MessageRequestModeBody{}
+	}
+	groups[b.ConsumerGroup] = &b
+	next[b.Topic] = groups
+	data := protocol.MarshalFastJSON(protocol.MessageRequestModeWrapper{MessageRequestModeMap: next})
+	if err := vfs.WriteFileAtomic(m.path, data); err != nil {
+		return fmt.Errorf("group: write %s: %w", m.path, err)
+	}
+	m.table = next
+	return nil
+}
