@@ -177,6 +177,10 @@ func (f *File) Bytes() []byte {
 // ReadAt reads through the descriptor, which cannot fault.
 func (f *File) ReadAt(b []byte, at int64) (int, error) { return f.f.ReadAt(b, at) }
 
+// NextData returns the first position at or after from that may hold anything but zeros, or the
+// size of the file.
+func (f *File) NextData(from int) int { return int(min(f.f.NextData(int64(from)), int64(f.size))) }
+
 // Stat describes the file on disk.
 func (f *File) Stat() (fs.FileInfo, error) { return f.fs.Stat(f.path) }
 
@@ -278,3 +282,23 @@ func (f *File) tearDown() error {
 
 // dir returns the directory of the file.
 func (f *File) dir() string { return filepath.Dir(f.path) }
+
+// Extend gives an existing file that is too short its full size; the new bytes read as zeros. The
+// length is durable on return.
+func Extend(fsys vfs.FS, path string, size int64) error {
+	file, err := fsys.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("mappedfile: extend %s: %w", path, err)
+	}
+	err = file.Truncate(size)
+	if err == nil {
+		err = file.Sync()
+	}
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("mappedfile: extend %s to %d bytes: %w", path, size, err)
+	}
+	return nil
+}

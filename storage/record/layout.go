@@ -87,3 +87,9 @@ func hostSize(a netip.Addr) int {
 // isV6 reports whether a is stored in 16 bytes. IPv4 addresses in IPv6 form are stored as IPv4, as
 // the JVM does, and no address at all as 0.0.0.0.
 func isV6(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }
+
+// MagicOffset is where the magic lies in a record, for those who search for one.
+const MagicOffset = offMagic
+
+// MagicPrefix returns the bytes that the magic of every record begins with.
+func MagicPrefix() []byte { return []byte{0xDA, 0xA3, 0x20} }

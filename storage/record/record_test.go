@@ -162,6 +162,23 @@ func TestParseRefuses(t *testing.T) {
 	})
 }
 
+func TestPlausible(t *testing.T) {
+	t.Parallel()
+	for _, name := range goldenNames() {
+		walk(t, gunzip(t, name+".log.gz"), func(v record.View) {
+			head := v.Bytes()[:min(record.HeadSize, len(v.Bytes()))]
+			if !record.Plausible(head) {
+				t.Errorf("%s: the record at %d is not plausible", name, v.PhysicalOffset())
+			}
+			head = bytes.Clone(head)
+			head[0] = 0x3F
+			if record.Plausible(head) {
+				t.Errorf("%s: with a size of 1 GB it is plausible", name)
+			}
+		})
+	}
+}
+
 func TestPeekSize(t *testing.T) {
 	t.Parallel()
 	b := unhex(t, sampleHex)

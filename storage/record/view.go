@@ -104,6 +104,36 @@ func (v *View) measure(magic uint32) bool {
 	return n >= 0 && p+n == size
 }
 
+// HeadSize is how many bytes from the start of a record Plausible looks at, at the most.
+const HeadSize = sizeFixed + 2*growV6
+
+// Plausible reports whether a record of the size it claims can begin with head, which holds
+// HeadSize bytes or all that are left. It spares the reader of a damaged size field from reading a
+// gigabyte; Parse decides.
+func Plausible(head []byte) bool {
+	size, blank, ok := PeekSize(head)
+	if !ok || blank || size < MinSize {
+		return false
+	}
+	if len(head) < offSysFlag+4 {
+		return false
+	}
+	fixed := int64(sizeFixed)
+	flag := int32(binary.BigEndian.Uint32(head[offSysFlag:]))
+	if flag&SysBornHostV6 != 0 {
+		fixed += growV6
+	}
+	if flag&SysStoreHostV6 != 0 {
+		fixed += growV6
+	}
+	if int64(len(head)) < fixed {
+		return false
+	}
+	body := int64(int32(binary.BigEndian.Uint32(head[fixed-4:])))
+	text := int64(size) - fixed - body // topic and properties with their lengths
+	return body >= 0 && text >= 1+2 && text <= 2+MaxTopic+2+MaxProperties
+}
+
 // Bytes returns the whole record.
 func (v View) Bytes() []byte { return v.b }
 

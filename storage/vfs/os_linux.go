@@ -52,6 +52,17 @@ func (f *osFile) Forget(from, size int64) error {
 	return eintr(func() error { return unix.Fadvise(f.fd, from, size, unix.FADV_DONTNEED) })
 }
 
+func (f *osFile) NextData(from int64) int64 {
+	at, err := unix.Seek(f.fd, from, unix.SEEK_DATA) // the position is used by nobody
+	if err == nil {
+		return at
+	}
+	if size, sizeErr := f.Size(); sizeErr == nil && errors.Is(err, unix.ENXIO) {
+		return size
+	}
+	return from
+}
+
 // Arguments and answer of cachestat(2), Linux 6.5.
 type cachestatRange struct{ off, size uint64 }
 

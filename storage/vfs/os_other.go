@@ -13,6 +13,8 @@ func (f *osFile) WriteBehind(int64, int64) error { return nil }
 
 func (f *osFile) Forget(int64, int64) error { return nil }
 
+func (f *osFile) NextData(from int64) int64 { return from }
+
 func (f *osFile) Resident(int64, int64) (bool, error) { return false, ErrNotSupported }
 
 func (m *osMapping) Populate(int, int) error { return ErrNotSupported }

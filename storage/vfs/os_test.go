@@ -156,6 +156,12 @@ func TestFile(t *testing.T) {
 	if got := m.Bytes()[4999:5006]; !bytes.Equal(got, []byte("\x00h\x00\x00\x00\x00\x00")) {
 		t.Errorf("after Zero: %q", got)
 	}
+	if at := f.NextData(0); at > 5000 {
+		t.Errorf("first data at %d", at)
+	}
+	if at := f.NextData(size); at != size {
+		t.Errorf("data at %d behind the end", at)
+	}
 	if n, err := f.Size(); n != size || err != nil {
 		t.Errorf("size %d %v", n, err)
 	}

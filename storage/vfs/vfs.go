@@ -69,6 +69,9 @@ type File interface {
 	WriteBehind(from, size int64) error
 	// Forget drops clean pages of a range from the page cache.
 	Forget(from, size int64) error
+	// NextData returns the first position at or after from that may hold anything but zeros, or the
+	// length of the file. Holes and blocks never written are passed over without reading them.
+	NextData(from int64) int64
 	// Resident reports whether the whole range is in the page cache; ErrNotSupported on kernels
 	// that cannot tell cheaply.
 	Resident(from, size int64) (bool, error)

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/skylarkmq/skylark/storage/mappedfile"
+	"github.com/skylarkmq/skylark/storage/record"
+	"github.com/skylarkmq/skylark/storage/vfs"
+)
+
+// CorruptionError says that a record is damaged although valid ones follow, so that it is no torn
+// tail: cutting there would lose what was stored. Nothing was changed. Config.SkipDamaged passes
+// over it.
+type CorruptionError struct {
+	Path   string                // of the segment
+	Offset record.PhysicalOffset // in the log, where a record should begin
+	Reason string
+	Next   record.PhysicalOffset // of the next valid record
+}
+
+func (e *CorruptionError) Error() string {
+	return fmt.Sprintf("commitlog: recover %s: no valid record at %d: %s; valid records go on at %d, "+
+		"restore the file, or start with recovery set to skip the %d bytes",
+		e.Path, e.Offset, e.Reason, e.Next, e.Next-e.Offset)
+}
+
+// walk is one Recover.
+type walk struct {
+	log   *Log
+	from  int64 // records below are checked, not visited
+	check bool
+	visit func(v record.View) error
+	segs  []*segment // from the one that holds from on
+	read  reader
+}
+
+// Recover reads the records of the log from the segment that holds from on, calls visit for those
+// at and behind from, and returns the end of the log, where Truncate cuts it. The view is valid
+// during the call. With check it compares check sums, too.
+//
+// A record is valid when its lengths agree, its body matches its check sum, and it says that it lies
+// where it lies; the last is what keeps old bytes of a reused or copied file out. The log ends in
+// front of the first place without one, if no valid record follows: a torn tail nobody was promised.
+// If one follows the result is a *CorruptionError, unless pages of zeros show that a power loss kept
+// later pages and lost earlier ones (see Config.CleanStop). A last record whose text ends in zeros
+// is torn as well, though its check sum, which covers the body alone, matches.
+//
+// An error of visit ends the walk and is returned as it is.
+func (l *Log) Recover(
+	from record.PhysicalOffset, check bool, visit func(v record.View) error,
+) (end record.PhysicalOffset, err error) {
+	all := l.segments.Load()
+	if len(all.segs) == 0 {
+		return 0, nil
+	}
+	at := min(max(int64(from), all.first), all.end(l.size)-1)
+	w := &walk{log: l, from: max(int64(from), all.first), check: check, visit: visit}
+	w.segs = all.from(at, l.size)
+	base := all.first + (at-all.first)/l.size*l.size
+	l.recovered = min(l.recovered, base)
+	w.read.size = int(l.size)
+	for i := 0; i < len(w.segs); {
+		pos, i2, done, err := w.segment(i, base)
+		if err != nil || done {
+			return record.PhysicalOffset(pos), err
+		}
+		base, i = pos, i2
+	}
+	return record.PhysicalOffset(all.end(l.size)), nil
+}
+
+// segment walks one segment from offset at on. done: the log ends at next. Else the walk goes on at
+// next, in segment number i.
+func (w *walk) segment(index int, at int64) (next int64, i int, done bool, err error) {
+	seg := w.segs[index]
+	for {
+		if seg == nil { // missing, and skipped: at is its start
+			return at + w.log.size, index + 1, false, nil
+		}
+		v, reason, err := w.valid(seg, at)
+		switch {
+		case err != nil:
+			return at, index, true, err
+		case reason == reasonBlank:
+			return seg.base + w.log.size, index + 1, false, nil
+		}
+		size := int64(v.TotalSize())
+		if reason == "" && v.LooksTorn() {
+			reason, err = w.tornReason(index, at+size)
+			if err != nil {
+				return at, index, true, err
+			}
+			if reason == "" { // the search has reused the buffer
+				v, _, err = w.valid(seg, at)
+				if err != nil {
+					return at, index, true, err
+				}
+			}
+		}
+		if reason != "" {
+			next, i, done, err := w.damaged(index, at, reason)
+			if err != nil || done || i != index {
+				return next, i, done, err
+			}
+			at = next
+			continue
+		}
+		if at >= w.from {
+			if err := w.visit(v); err != nil {
+				return at, index, true, err
+			}
+		}
+		at += size
+	}
+}
+
+// Reasons why a place holds no valid record.
+const (
+	reasonBlank  = "end of the segment"
+	reasonMagic  = "no record begins here"
+	reasonLength = "its lengths disagree"
+	reasonCRC    = "the check sum of the body differs"
+	reasonAll    = "the check sum of the whole record differs"
+	reasonTorn   = "its properties are torn"
+)
+
+// valid reads the record at an offset; reason tells why it is not valid. err is that of the disk.
+func (w *walk) valid(seg *segment, at int64) (v record.View, reason string, err error) {
+	pos := int(at - seg.base)
+	rest := w.read.size - pos
+	if rest < record.BlankSize {
+		return v, reasonBlank, nil // no writer leaves so few bytes behind a record
+	}
+	head, err := w.read.at(seg.file, pos, min(rest, record.HeadSize))
+	if err != nil {
+		return v, "", err
+	}
+	size, blank, ok := record.PeekSize(head)
+	switch {
+	case !ok:
+		return v, reasonMagic, nil
+	case blank && int(size) == rest:
+		return v, reasonBlank, nil
+	case blank || int64(size) > int64(rest) || !record.Plausible(head):
+		return v, reasonLength, nil
+	}
+	b, err := w.read.at(seg.file, pos, int(size))
+	if err != nil {
+		return v, "", err
+	}
+	v, err = record.Parse(b)
+	if err != nil {
+		return v, reasonLength, nil
+	}
+	if got := v.PhysicalOffset(); int64(got) != at {
+		return v, fmt.Sprintf("record says it is at %d", got), nil
+	}
+	if !w.check {
+		return v, "", nil
+	}
+	if !v.CheckCRC() {
+		return v, reasonCRC, nil
+	}
+	if present, ok := v.CheckPropertyCRC(); present && !ok {
+		return v, reasonAll, nil
+	}
+	return v, "", nil
+}
+
+// tornReason decides about a record that looks torn and ends at next: it is, if nothing follows.
+func (w *walk) tornReason(index int, next int64) (string, error) {
+	seg := w.segs[index]
+	_, reason, err := w.valid(seg, next)
+	if err != nil || reason == "" || reason == reasonBlank {
+		return "", err
+	}
+	if _, _, found, err := w.search(index, next); found || err != nil {
+		return "", err
+	}
+	return reasonTorn, nil
+}
+
+// damaged decides what an invalid place means. done: the log ends here. Else the walk goes on at
+// next, in segment number i.
+func (w *walk) damaged(index int, at int64, reason string) (next int64, i int, done bool, err error) {
+	l, seg := w.log, w.segs[index]
+	next, i, found, err := w.search(index, at+1)
+	if err != nil || !found {
+		return at, index, true, err
+	}
+	lost := false
+	if !l.cfg.CleanStop && next-at <= l.size+lostMax {
+		lost, err = w.pageLost(index, at, next)
+		if err != nil {
+			return at, index, true, err
+		}
+	}
+	switch {
+	case at < w.from:
+		l.cfg.Notice("damaged CommitLog record in front of the recovered part left alone",
+			"path", seg.file.Path(), "offset", at, "reason", reason, "next", next)
+	case lost:
+		l.cfg.Notice("CommitLog cut at pages that a power loss kept from the disk",
+			"path", seg.file.Path(), "offset", at, "reason", reason, "next", next)
+		return at, index, true, nil
+	case l.cfg.SkipDamaged:
+		l.cfg.Notice("damaged CommitLog record skipped",
+			"path", seg.file.Path(), "offset", at, "reason", reason, "next", next)
+	default:
+		return at, index, true, &CorruptionError{
+			Path: seg.file.Path(), Offset: record.PhysicalOffset(at), Reason: reason,
+			Next: record.PhysicalOffset(next),
+		}
+	}
+	return next, i, false, nil
+}
+
+// lostMax is how many bytes a power loss may take: what can be dirty between two flushes.
+const lostMax = 256 << 20
+
+// lostRun is how many zero bytes up to the end of a page tell that its latest content, or all of
+// it, never reached the disk; a page that holds less of the damage must be zero from its start.
+const lostRun = 64
+
+// pageLost reports whether a page between a damaged place and the next valid record looks as if it
+// never reached the disk. Such pages are zeros from somewhere on up to their end.
+func (w *walk) pageLost(index int, at, next int64) (bool, error) {
+	seg := w.segs[index]
+	limit := int(min(next-seg.base, w.log.size))
+	for pos := int(at - seg.base); ; {
+		end := (pos/vfs.PageSize + 1) * vfs.PageSize
+		if end > limit && limit < w.read.size {
+			return false, nil // the rest shares its page with the valid record
+		}
+		end = min(end, w.read.size)
+		b, err := w.read.at(seg.file, pos, end-pos)
+		if err != nil {
+			return false, err
+		}
+		zeros := len(b)
+		for i := range b {
+			if b[i] != 0 {
+				zeros = len(b) - 1 - i
+			}
+		}
+		if zeros >= min(len(b), lostRun) {
+			return true, nil
+		}
+		if pos = end; pos >= limit {
+			return false, nil
+		}
+	}
+}
+
+// Truncate sets the end of the log, as Recover found it, and opens it for writing. Segments behind
+// end are deleted, the bytes behind it in its own are zeroed so that they can never be taken for
+// records again, and what is left is made durable: wrote and flushed are end. It is called once.
+func (l *Log) Truncate(end record.PhysicalOffset) error {
+	if l.writable.Load() || l.closed.Load() {
+		return fmt.Errorf("commitlog: truncate to %d: %w", end, ErrClosed)
+	}
+	tail, err := l.cut(int64(end))
+	if err != nil {
+		return fmt.Errorf("commitlog: truncate to %d: %w", end, err)
+	}
+	l.wrote.Store(int64(end))
+	l.flushed.Store(int64(end))
+	l.setTail(tail, int64(end))
+	l.app.signal = int64(end) + l.cfg.FlushBytes
+	l.running.Add(2)
+	go l.runFlusher()
+	go l.runPreparer()
+	l.writable.Store(true)
+	l.wakePreparer()
+	return nil
+}
+
+// cut makes end the end of the files and returns the segment that it lies in.
+func (l *Log) cut(end int64) (*segment, error) {
+	segs := l.segments.Load()
+	if len(segs.segs) == 0 {
+		if end < 0 || end%l.size != 0 {
+			return nil, fmt.Errorf("there is no segment, and %d is no start of one", end)
+		}
+	} else if end < segs.first || end > segs.end(l.size) {
+		return nil, fmt.Errorf("the segments hold [%d, %d)", segs.first, segs.end(l.size))
+	}
+	keep := len(segs.segs)
+	for keep > 0 && (segs.segs[keep-1] == nil || segs.segs[keep-1].base > end) {
+		keep--
+	}
+	for _, seg := range backwards(segs.segs[keep:]) { // the newest first: a crash leaves no gap
+		if err := seg.file.Delete(); err != nil {
+			return nil, err
+		}
+	}
+	if keep < len(segs.segs) {
+		if err := l.cfg.FS.SyncDir(l.cfg.Dir); err != nil {
+			return nil, err
+		}
+	}
+	kept := &list{first: segs.first, segs: segs.segs[:keep:keep]}
+	l.segments.Store(kept)
+	if keep == 0 || kept.segs[keep-1].base+l.size <= end {
+		return l.firstSegment(end)
+	}
+	tail := kept.segs[keep-1]
+	return tail, l.openTail(kept, tail.file, int(end-tail.base))
+}
+
+// backwards returns the segments that exist, newest first.
+func backwards(segs []*segment) []*segment {
+	var out []*segment
+	for i := len(segs) - 1; i >= 0; i-- {
+		if segs[i] != nil {
+			out = append(out, segs[i])
+		}
+	}
+	return out
+}
+
+// firstSegment creates the segment at end, behind those that are kept, if any.
+func (l *Log) firstSegment(end int64) (*segment, error) {
+	if err := l.openKept(l.segments.Load()); err != nil {
+		return nil, err
+	}
+	seg, err := l.create(end)
+	if err != nil {
+		return nil, err
+	}
+	l.appendSegment(seg)
+	return seg, nil
+}
+
+// openTail zeroes the bytes of the tail from pos on and prepares it for appending.
+func (l *Log) openTail(kept *list, tail *mappedfile.File, pos int) error {
+	err := tail.Zero(pos)
+	if err == nil {
+		err = tail.Allocate()
+	}
+	if err == nil {
+		err = tail.ForgetTail(pos)
+	}
+	if err == nil {
+		err = l.openKept(kept)
+	}
+	return err
+}
+
+// openKept maps the segments, and makes those durable that a crash may have left in memory only.
+func (l *Log) openKept(kept *list) error {
+	for _, seg := range kept.segs {
+		if seg == nil {
+			continue
+		}
+		var err error
+		if seg.base >= l.recovered {
+			err = seg.file.SyncAll()
+		}
+		if err = errors.Join(err, seg.file.Map()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+
+	"github.com/skylarkmq/skylark/storage/mappedfile"
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+// nameDigits is the length of a segment's name: its first offset in decimal, zero padded.
+const nameDigits = 20
+
+// segment is one file of the log.
+type segment struct {
+	base int64 // offset of its first byte
+	file *mappedfile.File
+}
+
+// list is an immutable snapshot of the segments, oldest first. An entry is nil where a segment is
+// missing, which only Config.SkipDamaged allows; the first and the last never are.
+type list struct {
+	first int64 // base of segs[0]
+	segs  []*segment
+}
+
+// find returns the segment that holds offset at, nil if there is none.
+func (s *list) find(at, size int64) *segment {
+	if at < s.first {
+		return nil
+	}
+	i := (at - s.first) / size
+	if i >= int64(len(s.segs)) {
+		return nil
+	}
+	return s.segs[i]
+}
+
+// end returns the offset behind the last segment.
+func (s *list) end(size int64) int64 { return s.first + int64(len(s.segs))*size }
+
+// from returns the segments from the one that holds at on.
+func (s *list) from(at, size int64) []*segment {
+	i := max(0, (at-s.first)/size)
+	return s.segs[min(i, int64(len(s.segs))):]
+}
+
+func (l *Log) path(base int64) string {
+	return filepath.Join(l.cfg.Dir, fmt.Sprintf("%0*d", nameDigits, base))
+}
+
+// load opens the segments in the directory.
+func (l *Log) load() (*list, error) {
+	bases, err := l.bases()
+	if err != nil || len(bases) == 0 {
+		return &list{}, err
+	}
+	segs := &list{first: bases[0]}
+	for i, base := range bases {
+		file, err := l.open(base, i == len(bases)-1)
+		if err == nil && file != nil {
+			if err = l.fillGap(segs, base); err == nil {
+				segs.segs = append(segs.segs, &segment{base: base, file: file})
+				continue
+			}
+			_ = file.Close()
+		}
+		if err != nil {
+			segs.close()
+			return nil, err
+		}
+	}
+	if len(segs.segs) == 0 { // the only one was empty
+		segs.first = 0
+	}
+	return segs, nil
+}
+
+func (s *list) close() {
+	for _, seg := range s.segs {
+		if seg != nil {
+			_ = seg.file.Close()
+		}
+	}
+}
+
+// bases lists the offsets that the file names say, in order.
+func (l *Log) bases() ([]int64, error) {
+	entries, err := l.cfg.FS.ReadDir(l.cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("commitlog: list %s: %w", l.cfg.Dir, err)
+	}
+	var bases []int64
+	for _, e := range entries { // sorted by name, which sorts by offset
+		if e.IsDir() {
+			continue
+		}
+		base, ok := parseName(e.Name())
+		if !ok {
+			l.cfg.Notice("file in the CommitLog directory is no segment and ignored",
+				"path", filepath.Join(l.cfg.Dir, e.Name()))
+			continue
+		}
+		bases = append(bases, base)
+	}
+	return bases, nil
+}
+
+// parseName returns the offset that a segment's name says.
+func parseName(name string) (base int64, ok bool) {
+	if len(name) != nameDigits {
+		return 0, false
+	}
+	for _, c := range []byte(name) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+	}
+	base, err := strconv.ParseInt(name, 10, 64)
+	return base, err == nil && base <= math.MaxInt64/2
+}
+
+// open opens one segment. An empty last one is deleted and gives nil: a crash leaves it between
+// creating and allocating, and RocketMQ deletes it too. A short last one is extended.
+func (l *Log) open(base int64, last bool) (*mappedfile.File, error) {
+	path := l.path(base)
+	file, err := mappedfile.Open(l.cfg.FS, path, int(l.size))
+	var size *mappedfile.SizeError
+	if !errors.As(err, &size) {
+		return file, err
+	}
+	switch {
+	case last && size.Got == 0:
+		l.cfg.Notice("empty last CommitLog segment deleted", "path", path)
+		err = l.cfg.FS.Remove(path)
+		if err == nil {
+			err = l.cfg.FS.SyncDir(l.cfg.Dir)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("commitlog: delete empty %s: %w", path, err)
+		}
+		return nil, nil
+	case last && size.Got < size.Want:
+		l.cfg.Notice("short last CommitLog segment extended",
+			"path", path, "bytes", size.Got, "want", size.Want)
+		if err := mappedfile.Extend(l.cfg.FS, path, size.Want); err != nil {
+			return nil, err
+		}
+		return mappedfile.Open(l.cfg.FS, path, int(l.size))
+	}
+	return nil, fmt.Errorf("commitlog: open %s: it has %d bytes, mappedFileSizeCommitLog is %d; "+
+		"set that to the size the log was written with, or restore the file",
+		path, size.Got, size.Want)
+}
+
+// fillGap makes the list reach to base, or says what is missing.
+func (l *Log) fillGap(segs *list, base int64) error {
+	end := segs.end(l.size)
+	if base == end {
+		return nil
+	}
+	if base < end || (base-end)%l.size != 0 {
+		return fmt.Errorf("commitlog: open %s: its name is not a multiple of "+
+			"mappedFileSizeCommitLog = %d behind the first; set that to the size the log was "+
+			"written with", l.path(base), l.size)
+	}
+	if !l.cfg.SkipDamaged {
+		return fmt.Errorf("commitlog: open %s: %d bytes are missing before it, from %s on; restore "+
+			"them, or start with recovery set to skip", l.path(base), base-end, l.path(end))
+	}
+	l.cfg.Notice("missing CommitLog segments skipped", "path", l.path(end), "bytes", base-end)
+	for ; end < base; end += l.size {
+		segs.segs = append(segs.segs, nil)
+	}
+	return nil
+}
+
+// appendSegment adds a segment behind the last.
+func (l *Log) appendSegment(seg *segment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.segments.Load()
+	next := &list{first: old.first}
+	if len(old.segs) == 0 {
+		next.first = seg.base
+	}
+	next.segs = append(append(next.segs, old.segs...), seg)
+	l.segments.Store(next)
+}
+
+// SegmentInfo describes one segment for retention.
+type SegmentInfo struct {
+	Base record.PhysicalOffset // of its first byte
+	Path string
+}
+
+// Segments lists the segments, oldest first.
+func (l *Log) Segments() []SegmentInfo {
+	var infos []SegmentInfo
+	for _, seg := range l.segments.Load().segs {
+		if seg != nil {
+			infos = append(infos, SegmentInfo{
+				Base: record.PhysicalOffset(seg.base), Path: seg.file.Path(),
+			})
+		}
+	}
+	return infos
+}
+
+// DeleteFront deletes the oldest segments as long as all their bytes lie below upTo and are
+// flushed; the last segment always stays. It returns how many it deleted. Min moves at once, the
+// space comes back when the last region of a deleted segment is released. It blocks on the disk.
+func (l *Log) DeleteFront(upTo record.PhysicalOffset) (int, error) {
+	l.mu.Lock()
+	old := l.segments.Load()
+	limit := min(int64(upTo), l.flushed.Load())
+	n, deleted := 0, 0
+	for n < len(old.segs)-1 && (old.segs[n] == nil || old.segs[n].base+l.size <= limit) {
+		n++
+	}
+	l.segments.Store(&list{first: old.first + int64(n)*l.size, segs: old.segs[n:]})
+	l.mu.Unlock()
+	var firstErr error
+	for _, seg := range old.segs[:n] {
+		if seg == nil {
+			continue
+		}
+		if err := seg.file.Delete(); err != nil && firstErr == nil {
+			firstErr = err
+		}
+		deleted++
+	}
+	if deleted > 0 && firstErr == nil {
+		firstErr = l.cfg.FS.SyncDir(l.cfg.Dir)
+	}
+	if firstErr != nil {
+		return deleted, fmt.Errorf("commitlog: delete segments below %d: %w", upTo, firstErr)
+	}
+	return deleted, nil
+}
