@@ -235,3 +235,10 @@ func (q *Queue) forget(s *segment) {
 		s.release()
 	}
 }
+
+// Deleted reports whether the topic of the queue was deleted.
+func (q *Queue) Deleted() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.deleted
+}

@@ -256,3 +256,18 @@ func (q *Queue) unmapLocked(base int64) {
 		}
 	}
 }
+
+// TruncateBehind cuts off units at the end whose record should lie at or behind from, but was not
+// seen: those at or behind seen. It returns how many.
+func (q *Queue) TruncateBehind(seen record.QueueOffset, from record.PhysicalOffset) (int64, error) {
+	written := q.Written()
+	at := written
+	for at > seen {
+		u, ok := q.unitAt(at - 1)
+		if !ok || u.Filler() || u.At < from {
+			break
+		}
+		at--
+	}
+	return int64(written - at), q.Truncate(at)
+}

@@ -252,3 +252,10 @@ func parseQueue(name string) (int32, bool) {
 	n, err := strconv.ParseInt(name, 10, 32)
 	return int32(n), err == nil && n >= 0 && strconv.Itoa(int(n)) == name
 }
+
+// Len returns how many queues there are.
+func (s *Set) Len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.queues)
+}

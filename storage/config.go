@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/skylarkmq/skylark/storage/consumequeue"
+	"github.com/skylarkmq/skylark/storage/indexfile"
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+// QueueID names a queue.
+type QueueID = consumequeue.ID
+
+// Config says where a store lies and how it works. Start from DefaultConfig. Names in brackets are
+// RocketMQ's (MessageStoreConfig). Sizes of files must be those the files were written with.
+type Config struct {
+	RootDir      string // storePathRootDir
+	CommitLogDir string // storePathCommitLog; empty: RootDir/commitlog
+
+	SegmentSize    int64 // bytes of a log file (mappedFileSizeCommitLog)
+	QueueFileSize  int64 // bytes of a queue file, rounded up to whole units (mappedFileSizeConsumeQueue)
+	IndexSlots     int32 // slots of an index file (maxHashSlotNum)
+	IndexEntries   int32 // entries of an index file (maxIndexNum)
+	MaxMessageSize int   // bytes of a body, or of a whole client batch (maxMessageSize)
+	QueueFilesOpen int   // queue files mapped at rest at the most; 0: 4096
+
+	// SyncFlush makes messages visible only when they are on disk (flushDiskType SYNC_FLUSH).
+	SyncFlush       bool
+	FlushInterval   time.Duration // asynchronous flush of the log (flushIntervalCommitLog)
+	FlushThorough   time.Duration // flush of fewer pages too (flushCommitLogThoroughInterval)
+	FlushLeastPages int           // pages of 4 KiB (flushCommitLogLeastPages)
+
+	QueueFlushInterval   time.Duration // flushIntervalConsumeQueue
+	QueueFlushThorough   time.Duration // flushConsumeQueueThoroughInterval, also the checkpoint's
+	QueueFlushLeastPages int           // flushConsumeQueueLeastPages
+
+	// IndexEnable builds the index files (messageIndexEnable).
+	IndexEnable bool
+
+	// Limits of one read (maxTransfer...OnMessageInMemory, ...InDisk).
+	MaxTransferBytesInMemory, MaxTransferCountInMemory int
+	MaxTransferBytesInDisk, MaxTransferCountInDisk     int
+	// AccessInMemoryMaxRatio is the share of memory, in percent, that the end of the log is taken to
+	// fill in the page cache (accessMessageInMemoryMaxRatio).
+	AccessInMemoryMaxRatio int
+	// MaxFilterBytes bounds the units looked at by one read, in bytes (maxFilterMessageSize).
+	MaxFilterBytes int
+	// HotBytes is how far behind the end of the log, as far as it was written since the start, bytes
+	// are taken to be in memory without asking the kernel; 0: a quarter of the memory.
+	HotBytes int64
+
+	// DiskFullRatio and DiskFreeRatio: above the first share of used space, in percent, messages are
+	// refused, below the second they are taken again (diskSpaceWarningLevelRatio and
+	// diskSpaceCleanForciblyRatio).
+	DiskFullRatio, DiskFreeRatio int
+
+	// RecoverSkip starts although a record in the middle of the log is damaged: it is left out.
+	RecoverSkip bool
+
+	Now func() time.Time // nil: time.Now
+	// Notice is told what an operator should know: what recovery repaired, what was refused. It may
+	// be called from any goroutine and must not block long. nil: nobody is told.
+	Notice func(msg string, kv ...any)
+	// OnDispatched is called once for each batch after its messages became visible, on the
+	// goroutine that made them so: that of Append, or of the flush with SyncFlush. ds is borrowed
+	// until it returns. It must be quick; it may read from the store but not append to it.
+	OnDispatched func(ds []Dispatched)
+	// OnFlushed is called after the log is on disk up to an offset, and, with SyncFlush, after what
+	// lies before it became visible. It is called by the flusher and must be quick.
+	OnFlushed func(flushed record.PhysicalOffset)
+}
+
+// Dispatched tells that messages of a queue became visible.
+type Dispatched struct {
+	Topic     string
+	Queue     int32
+	From, End record.QueueOffset // the new ones, End excluded
+}
+
+// DefaultConfig returns RocketMQ's defaults for a store in root.
+func DefaultConfig(root string) Config {
+	return Config{
+		RootDir:                  root,
+		SegmentSize:              1 << 30,
+		QueueFileSize:            consumequeue.DefaultFileSize,
+		IndexSlots:               indexfile.DefaultSlots,
+		IndexEntries:             indexfile.DefaultEntries,
+		MaxMessageSize:           4 << 20,
+		FlushInterval:            500 * time.Millisecond,
+		FlushThorough:            10 * time.Second,
+		FlushLeastPages:          4,
+		QueueFlushInterval:       time.Second,
+		QueueFlushThorough:       time.Minute,
+		QueueFlushLeastPages:     2,
+		IndexEnable:              true,
+		MaxTransferBytesInMemory: 262144,
+		MaxTransferCountInMemory: 32,
+		MaxTransferBytesInDisk:   65536,
+		MaxTransferCountInDisk:   8,
+		AccessInMemoryMaxRatio:   40,
+		MaxFilterBytes:           16000,
+		DiskFullRatio:            90,
+		DiskFreeRatio:            85,
+	}
+}
+
+// fill sets what the zero value leaves open.
+func (c *Config) fill() {
+	if c.CommitLogDir == "" {
+		c.CommitLogDir = filepath.Join(c.RootDir, "commitlog")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Notice == nil {
+		c.Notice = func(string, ...any) {}
+	}
+}
+
+// recordSlack is how much larger than a body a record may be.
+const recordSlack = 64 << 10
+
+// recordMax returns the greatest size of one record in bytes.
+func (c *Config) recordMax() int { return c.MaxMessageSize + recordSlack }

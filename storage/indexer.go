@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skylarkmq/skylark/storage/indexfile"
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+// indexDelay is how long the indexer lets messages gather before it wakes to index them. A query
+// does not wait for it.
+const indexDelay = 50 * time.Millisecond
+
+// indexer follows the log and indexes every record below the dispatched watermark. It needs no
+// queue of descriptors: the log is one, of any length, and it is read while it is still in memory.
+// So an appender never waits for it and no message can be left out; after a start it goes on where
+// the files end, while the store is already serving.
+type indexer struct {
+	store *Store
+	index *indexfile.Index
+
+	next   atomic.Int64 // first record that is not indexed; its own, read by others
+	failed atomic.Bool  // a file could not be written: nothing is indexed until the next start
+
+	awake atomic.Bool   // between a wake and the moment it has caught up
+	kick  chan struct{} // wakes it
+	hurry chan struct{} // ends the delay
+	quit  chan struct{}
+	done  sync.WaitGroup
+
+	// Guards and signals next to those who wait for it.
+	mu       sync.Mutex
+	progress *sync.Cond
+}
+
+func newIndexer(s *Store, index *indexfile.Index, from record.PhysicalOffset) *indexer {
+	x := &indexer{
+		store: s, index: index, kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		quit: make(chan struct{}),
+	}
+	x.progress = sync.NewCond(&x.mu)
+	x.next.Store(int64(from))
+	return x
+}
+
+func (x *indexer) start() { x.done.Go(x.run) }
+
+// wake is called after records became visible. Cost while it is awake: one load.
+func (x *indexer) wake() {
+	if !x.awake.Load() && x.awake.CompareAndSwap(false, true) {
+		signal(x.kick)
+	}
+}
+
+// signal sends without waiting.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (x *indexer) run() {
+	debug.SetPanicOnFault(true) // a full disk below a sparse file, or an unreadable block
+	timer := time.NewTimer(indexDelay)
+	defer timer.Stop()
+	for {
+		select {
+		case <-x.quit:
+			return
+		case <-x.kick:
+		}
+		timer.Reset(indexDelay)
+		select {
+		case <-x.quit:
+			return
+		case <-timer.C:
+		case <-x.hurry:
+		}
+		x.awake.Store(false) // from here on a wake is about records that this round may miss
+		x.follow()
+	}
+}
+
+// follow indexes up to the dispatched watermark, once.
+func (x *indexer) follow() {
+	defer func() {
+		x.mu.Lock()
+		x.progress.Broadcast()
+		x.mu.Unlock()
+	}()
+	if x.failed.Load() {
+		return
+	}
+	end := record.PhysicalOffset(x.store.dispatched.Load())
+	if err := x.indexTo(end); err != nil {
+		x.failed.Store(true)
+		x.store.cfg.Notice("index stops until the next start, which catches up", "err", err)
+	}
+}
+
+// indexTo indexes [next, end). Memory faults become errors.
+func (x *indexer) indexTo(end record.PhysicalOffset) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			fault, ok := r.(interface{ Addr() uintptr })
+			if !ok {
+				panic(r)
+			}
+			err = fmt.Errorf("storage: index record at %d: memory fault at %#x: the disk is full or "+
+				"unreadable", x.next.Load(), fault.Addr())
+		}
+	}()
+	const quitEvery = 1024
+	for n := 0; ; n++ {
+		at := record.PhysicalOffset(x.next.Load())
+		if at >= end {
+			return nil
+		}
+		if n%quitEvery == quitEvery-1 {
+			select {
+			case <-x.quit:
+				return nil
+			default:
+			}
+		}
+		next, err := x.indexOne(at)
+		if err != nil {
+			return err
+		}
+		x.next.Store(int64(next))
+	}
+}
+
+// indexOne indexes the record at a place and returns where the next one begins.
+func (x *indexer) indexOne(at record.PhysicalOffset) (record.PhysicalOffset, error) {
+	s := x.store
+	if oldest := s.log.Min(); at < oldest {
+		return oldest, nil // deleted before it was indexed: it cannot be found any more anyway
+	}
+	segment := record.PhysicalOffset(s.cfg.SegmentSize)
+	nextSegment := at - at%segment + segment
+	head, err := s.log.Region(at, record.BlankSize)
+	if err != nil {
+		return nextSegment, nil
+	}
+	size, blank, ok := record.PeekSize(head.Mem)
+	head.Release()
+	if blank {
+		return nextSegment, nil
+	}
+	if !ok || size < record.MinSize {
+		return 0, fmt.Errorf("storage: index: no record at %d", at)
+	}
+	region, err := s.log.Region(at, size)
+	if err != nil {
+		return 0, fmt.Errorf("storage: index record at %d: %w", at, err)
+	}
+	defer region.Release()
+	v, err := record.Parse(region.Mem)
+	if err != nil {
+		return 0, fmt.Errorf("storage: index record at %d: %w", at, err)
+	}
+	return at + record.PhysicalOffset(size), x.index.Put(v, at)
+}
+
+// catchUp waits until everything visible now is indexed, or the time is over.
+func (x *indexer) catchUp(wait time.Duration) bool {
+	end := x.store.dispatched.Load()
+	if x.next.Load() >= end {
+		return true
+	}
+	late := false
+	timer := time.AfterFunc(wait, func() {
+		x.mu.Lock()
+		late = true
+		x.progress.Broadcast()
+		x.mu.Unlock()
+	})
+	defer timer.Stop()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for x.next.Load() < end && !late && !x.failed.Load() && !x.store.closed.Load() {
+		x.wake()
+		signal(x.hurry)
+		x.progress.Wait()
+	}
+	return x.next.Load() >= end
+}
+
+// close stops the indexer. all says that it first indexes everything visible.
+func (x *indexer) close(all bool) error {
+	close(x.quit)
+	x.done.Wait()
+	if all && !x.failed.Load() {
+		end := record.PhysicalOffset(x.store.dispatched.Load())
+		x.quit = make(chan struct{})
+		if err := x.indexTo(end); err != nil {
+			x.store.cfg.Notice("index is behind the log, the next start catches up", "err", err)
+		}
+	}
+	return x.index.Close()
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skylarkmq/skylark/storage/record"
+	"github.com/skylarkmq/skylark/storage/vfs"
+)
+
+// idleRounds is how many rounds pass between two looks for queue files that nobody uses.
+const idleRounds = 30
+
+// maintainer flushes queues, writes the checkpoint, looks at the disk and closes idle queue files.
+// It runs in rounds of Config.QueueFlushInterval while there is something to do, and then sleeps
+// without a timer until something is written or a queue file is opened.
+type maintainer struct {
+	store *Store
+	awake atomic.Bool
+	kick  chan struct{}
+	quit  chan struct{}
+	done  sync.WaitGroup
+
+	// Confined to its goroutine.
+	rounds       int
+	lastThorough time.Time
+}
+
+func newMaintainer(s *Store) *maintainer {
+	return &maintainer{store: s, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+}
+
+func (m *maintainer) start() { m.done.Go(m.run) }
+
+// wake is called when something was written. Cost while it is awake: one load.
+func (m *maintainer) wake() {
+	if !m.awake.Load() && m.awake.CompareAndSwap(false, true) {
+		signal(m.kick)
+	}
+}
+
+func (m *maintainer) run() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		timer.Stop()
+		select {
+		case <-m.quit:
+			return
+		case <-m.kick:
+		}
+		m.lastThorough = time.Now()
+		for more := true; more; {
+			timer.Reset(m.store.cfg.QueueFlushInterval)
+			select {
+			case <-m.quit:
+				return
+			case <-timer.C:
+			}
+			// What is written after this wakes it again.
+			m.awake.Store(false)
+			more = m.round()
+			if more {
+				m.awake.Store(true)
+			}
+		}
+	}
+}
+
+// round does what is due and reports whether another round is needed although nothing is written.
+func (m *maintainer) round() bool {
+	s := m.store
+	m.rounds++
+	s.lookAtDisk()
+	thorough := time.Since(m.lastThorough) >= s.cfg.QueueFlushThorough
+	var more bool
+	if thorough {
+		m.lastThorough = time.Now()
+		more = s.flushQueues()
+	} else {
+		var err error
+		more, err = s.queues.Flush(int64(s.cfg.QueueFlushLeastPages))
+		s.noteFlush(err)
+	}
+	open := s.queues.OpenFiles()
+	if m.rounds%idleRounds == 0 {
+		open = s.queues.CloseIdle()
+	}
+	return more || open > 0
+}
+
+func (m *maintainer) close() {
+	close(m.quit)
+	m.done.Wait()
+}
+
+// flushQueues brings every unit to disk that was written before the call, and then says so in the
+// checkpoint. It reports whether new ones came meanwhile.
+func (s *Store) flushQueues() bool {
+	s.mu.Lock()
+	lastAt, lastMS, end := s.lastAt, s.lastMS, s.next
+	s.mu.Unlock()
+	more, err := s.queues.Flush(0)
+	if err != nil {
+		s.noteFlush(err)
+		return more
+	}
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	if lastAt >= 0 {
+		s.checkpoint.LogicsAt, s.checkpoint.LogicsMS = lastAt, lastMS
+	}
+	if s.log.Flushed() >= end && lastMS > 0 {
+		s.checkpoint.PhysicMS = lastMS
+	}
+	s.noteCheckpoint(saveCheckpoint(s.path("checkpoint"), s.checkpoint))
+	return more
+}
+
+// indexFull is called by the indexer when a full index file is on disk.
+func (s *Store) indexFull(endMS int64) error {
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	s.checkpoint.IndexMS = endMS
+	return saveCheckpoint(s.path("checkpoint"), s.checkpoint)
+}
+
+// noteFlush stops writing after a failed flush: the kernel may have dropped the pages, so nothing
+// that was not on disk before is known to be.
+func (s *Store) noteFlush(err error) {
+	if err == nil {
+		return
+	}
+	if s.readOnly.CompareAndSwap(false, true) {
+		s.cfg.Notice("flush of queues failed, store is read-only until the next start", "err", err)
+	}
+}
+
+// noteCheckpoint tells of a checkpoint that was not written; an old one only makes recovery longer.
+func (s *Store) noteCheckpoint(err error) {
+	if err != nil {
+		s.cfg.Notice("checkpoint not written", "err", err)
+	}
+}
+
+// lookAtDisk sets and clears the disk-full flag; between the two ratios it stays as it is.
+func (s *Store) lookAtDisk() {
+	used := s.diskUsed()
+	s.diskPercent.Store(int64(used))
+	switch {
+	case used > s.cfg.DiskFullRatio:
+		if s.diskFull.CompareAndSwap(false, true) {
+			s.cfg.Notice("disk is full, messages are refused", "path", s.cfg.RootDir,
+				"used", used, "limit", s.cfg.DiskFullRatio)
+		}
+	case used <= s.cfg.DiskFreeRatio:
+		if s.diskFull.CompareAndSwap(true, false) {
+			s.cfg.Notice("disk has space again, messages are taken", "path", s.cfg.RootDir,
+				"used", used)
+		}
+	}
+}
+
+// diskUsed returns the used share of the fuller of the two disks in percent, rounded up; -1 when it
+// is not known.
+func (s *Store) diskUsed() int {
+	used := -1
+	for _, path := range []string{s.cfg.CommitLogDir, s.cfg.RootDir} {
+		u, err := vfs.OS().Usage(path)
+		if err != nil {
+			continue
+		}
+		percent := u.UsedRatio() * 100
+		whole := int(percent)
+		if percent > float64(whole) {
+			whole++
+		}
+		used = max(used, whole)
+	}
+	return used
+}
+
+// fullError tells path, ratio and limit.
+func (s *Store) fullError() error {
+	return fmt.Errorf("%w: %s is used to %d percent, the limit is %d", ErrDiskFull, s.cfg.RootDir,
+		s.diskPercent.Load(), s.cfg.DiskFullRatio)
+}
+
+// Flushed returns the offset up to which the log is on disk.
+func (s *Store) Flushed() record.PhysicalOffset { return s.log.Flushed() }

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/skylarkmq/skylark/storage/commitlog"
+	"github.com/skylarkmq/skylark/storage/consumequeue"
+	"github.com/skylarkmq/skylark/storage/indexfile"
+	"github.com/skylarkmq/skylark/storage/record"
+	"github.com/skylarkmq/skylark/storage/vfs"
+)
+
+// Open locks, loads and recovers the store in cfg.RootDir, creating it when it is not there. It
+// blocks for the disk; how long depends on what recovery has to read, see RecoveryInfo.
+//
+// Errors name the file and what to do: the store is in use (*vfs.LockedError names the process),
+// files have other sizes than configured, the log is damaged in the middle
+// (*commitlog.CorruptionError; see Config.RecoverSkip), or parts of the store are kept in RocksDB.
+func Open(cfg Config) (*Store, error) {
+	cfg.fill()
+	if err := cfg.valid(); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{cfg.RootDir, cfg.CommitLogDir} {
+		if err := vfs.OS().MkdirAll(dir); err != nil {
+			return nil, fmt.Errorf("storage: open %s: %w", cfg.RootDir, err)
+		}
+	}
+	lock, err := vfs.LockFile(filepath.Join(cfg.RootDir, "lock"))
+	if err != nil {
+		return nil, fmt.Errorf("storage: open %s: %w", cfg.RootDir, err)
+	}
+	s := &Store{
+		cfg: cfg, lock: lock, round: 1, lastAt: -1,
+		dispatches: make(chan *dispatch, 16),
+		unserved:   map[string]bool{}, parkedSet: map[*consumequeue.Queue]bool{},
+	}
+	s.diskPercent.Store(-1)
+	if err := s.open(); err != nil {
+		s.abandon()
+		return nil, fmt.Errorf("storage: open %s: %w", cfg.RootDir, err)
+	}
+	return s, nil
+}
+
+// valid refuses what cannot work.
+func (c *Config) valid() error {
+	switch {
+	case c.RootDir == "":
+		return errors.New("storage: open: no directory is given")
+	case strings.Contains(c.CommitLogDir, ","):
+		return fmt.Errorf("storage: open: storePathCommitLog %q names several directories, which is "+
+			"not supported: move the files into one", c.CommitLogDir)
+	case c.MaxMessageSize <= 0 || int64(c.recordMax())+record.BlankSize > c.SegmentSize &&
+		c.SegmentSize > 2*recordSlack:
+		return fmt.Errorf("storage: open: maxMessageSize %d does not fit into log files of %d bytes "+
+			"(mappedFileSizeCommitLog)", c.MaxMessageSize, c.SegmentSize)
+	}
+	return nil
+}
+
+// open does the work of Open behind the lock.
+func (s *Store) open() (err error) {
+	if err := s.refuseRocksDB(); err != nil {
+		return err
+	}
+	clean, err := s.lastStopClean()
+	if err != nil {
+		return err
+	}
+	if s.checkpoint, err = loadCheckpoint(s.path("checkpoint")); err != nil {
+		return err
+	}
+	if err := s.loadDeleted(); err != nil {
+		return err
+	}
+	if err := s.findUnserved(); err != nil {
+		return err
+	}
+	s.log, err = commitlog.Open(commitlog.Config{
+		Dir: s.cfg.CommitLogDir, SegmentSize: s.cfg.SegmentSize,
+		Sync: s.cfg.SyncFlush, FlushInterval: s.cfg.FlushInterval,
+		FlushThorough: s.cfg.FlushThorough, FlushLeastPages: s.cfg.FlushLeastPages,
+		CleanStop: clean, SkipDamaged: s.cfg.RecoverSkip,
+		OnFlushed: s.flushed, OnFlushError: s.logFailed, Notice: s.cfg.Notice,
+	})
+	if err != nil {
+		return err
+	}
+	if len(s.log.Segments()) == 0 {
+		if err := s.setDerivedAside(); err != nil {
+			return err
+		}
+	}
+	s.maintainer = newMaintainer(s)
+	s.queues, err = consumequeue.Open(consumequeue.Config{
+		Dir: s.path("consumequeue"), FileSize: s.cfg.QueueFileSize,
+		MaxOpen: s.cfg.QueueFilesOpen, OnOpen: s.maintainer.wake,
+	})
+	if err != nil {
+		return err
+	}
+	if clean {
+		if err := writeAbort(s.path("abort")); err != nil {
+			return err
+		}
+	}
+	if err := s.recover(clean); err != nil {
+		if clean { // nothing was served: the next start may trust the last stop as this one did
+			_ = removeAbort(s.path("abort"))
+		}
+		return err
+	}
+	if !clean {
+		if err := writeAbort(s.path("abort")); err != nil {
+			return err
+		}
+	}
+	return s.start(clean)
+}
+
+// start opens the index and starts the goroutines.
+func (s *Store) start(clean bool) error {
+	if s.cfg.IndexEnable {
+		index, from, foreign, err := indexfile.Open(indexfile.Config{
+			Dir: s.path("index"), Slots: s.cfg.IndexSlots, Entries: s.cfg.IndexEntries,
+			Now: s.cfg.Now, OnFull: s.indexFull,
+		}, indexfile.Bounds{
+			Clean: clean, SafeMS: s.checkpoint.IndexMS,
+			LogMin: s.log.Min(), LogEnd: s.log.Wrote(),
+		})
+		if err != nil {
+			return err
+		}
+		for _, path := range foreign {
+			s.cfg.Notice("file is no index file and ignored", "path", path)
+		}
+		s.indexer = newIndexer(s, index, from)
+	}
+	s.pending = s.countPending()
+	s.notePending()
+	memory := memoryBytes()
+	s.inMemory = record.PhysicalOffset(memory / 100 * int64(s.cfg.AccessInMemoryMaxRatio))
+	s.hotBytes = record.PhysicalOffset(s.cfg.HotBytes)
+	if s.hotBytes == 0 {
+		s.hotBytes = record.PhysicalOffset(memory / 4)
+	}
+	s.hotFrom = s.log.Wrote()
+	s.lookAtDisk()
+	s.maintainer.start()
+	if s.indexer != nil {
+		s.indexer.start()
+	}
+	s.wakeWorkers()
+	return nil
+}
+
+// abandon gives back what a failed open holds.
+func (s *Store) abandon() {
+	s.closed.Store(true)
+	if s.queues != nil {
+		s.queues.Close()
+	}
+	if s.log != nil {
+		_ = s.log.Close()
+	}
+	_ = s.lock.Close()
+}
+
+// logFailed is told by the log that a flush failed.
+func (s *Store) logFailed(err error) {
+	if s.readOnly.CompareAndSwap(false, true) {
+		s.cfg.Notice("flush of the log failed, store is read-only until the next start", "err", err)
+	}
+}
+
+// refuseRocksDB refuses stores that keep queues or configuration in RocksDB: starting without them
+// would look like a store that lost its consumers' positions.
+func (s *Store) refuseRocksDB() error {
+	for _, dir := range []string{
+		"consumequeue", "consumequeue_rocksdb", "config/rdb", "config/consumerOffsets",
+		"config/topics", "config/subscriptionGroups",
+	} {
+		current := s.path(dir, "CURRENT")
+		if _, err := os.Stat(current); err == nil {
+			return fmt.Errorf("%s shows that this part of the store is kept in RocksDB, which is not "+
+				"supported: let RocketMQ convert it to files (storeType=default) first", current)
+		}
+	}
+	return nil
+}
+
+// lastStopClean reports whether the file abort is absent.
+func (s *Store) lastStopClean() (bool, error) {
+	_, err := os.Stat(s.path("abort"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return false, err
+}
+
+// writeAbort makes the file that says, as long as it exists, that the last stop was not clean. It
+// holds the process id (RocketMQ DefaultMessageStore.createTempFile).
+func writeAbort(path string) error {
+	return vfs.WriteFileAtomic(path, []byte(strconv.Itoa(os.Getpid())))
+}
+
+func removeAbort(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return vfs.OS().SyncDir(filepath.Dir(path))
+}
+
+// setDerivedAside renames queues and index of a store whose log is gone. RocketMQ deletes them.
+func (s *Store) setDerivedAside() error {
+	suffix := ".without-log." + strconv.FormatInt(s.cfg.Now().UnixMilli(), 10)
+	for _, dir := range []string{"consumequeue", "consumequeue_ext", "batchconsumequeue", "index"} {
+		path := s.path(dir)
+		entries, err := os.ReadDir(path)
+		if err != nil || len(entries) == 0 {
+			continue
+		}
+		if err := os.Rename(path, path+suffix); err != nil {
+			return err
+		}
+		s.cfg.Notice("the log is gone, what was made from it is set aside", "path", path+suffix)
+	}
+	clear(s.unserved)
+	return vfs.OS().SyncDir(s.cfg.RootDir)
+}
+
+// findUnserved notes the topics that have batch queues.
+func (s *Store) findUnserved() error {
+	topics, err := os.ReadDir(s.path("batchconsumequeue"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, topic := range topics {
+		if topic.IsDir() {
+			s.unserved[topic.Name()] = true
+			s.cfg.Notice("topic has batch consume queues: they are kept but not served",
+				"topic", topic.Name(), "path", s.path("batchconsumequeue", topic.Name()))
+		}
+	}
+	return nil
+}

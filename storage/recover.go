@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+
+	"github.com/skylarkmq/skylark/storage/consumequeue"
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+const (
+	scheduleTopic = "SCHEDULE_TOPIC_XXXX"
+	lmqPrefix     = "%LMQ%"
+
+	propDelay       = "DELAY"
+	propMultiQueue  = "INNER_MULTI_DISPATCH"
+	propMultiOffset = "INNER_MULTI_QUEUE_OFFSET"
+)
+
+// delayLevels are RocketMQ's default messageDelayLevel.
+var delayLevels = [...]time.Duration{
+	time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute,
+	3 * time.Minute, 4 * time.Minute, 5 * time.Minute, 6 * time.Minute, 7 * time.Minute,
+	8 * time.Minute, 9 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour,
+}
+
+// RecoveryInfo tells what Open had to do.
+type RecoveryInfo struct {
+	Clean   bool                  // the last stop was clean
+	From    record.PhysicalOffset // where the log was read from
+	Records int64                 // read
+	Units   int64                 // put into queues, because they were missing or wrong
+	Cut     int64                 // units taken out of queues, because their record is not there
+	Took    time.Duration
+}
+
+// recovery is one run of the dispatcher over the log at start. There is one dispatcher for clean
+// and unclean stops; they differ only in where it begins and in what may be torn.
+type recovery struct {
+	s     *Store
+	clean bool
+
+	from    record.PhysicalOffset // the scan begins here
+	whole   bool                  // nothing lies before it, or it was looked at before
+	limit   record.PhysicalOffset // records from here on are no part of the log; 0: not known yet
+	again   bool                  // a queue misses records from before the scan
+	records int64
+	units   int64
+	lastAt  record.PhysicalOffset
+	lastMS  int64
+	buf     []byte
+}
+
+// errEnough ends a second scan at the end that the first one found.
+type errEnough struct{}
+
+func (errEnough) Error() string { return "storage: end of the log" }
+
+// recover finds the end of the log and makes queues agree with it: every record from the first
+// doubtful one on is compared with its unit.
+func (s *Store) recover(clean bool) error {
+	began := time.Now()
+	oldest := s.log.Min()
+	trusted := s.checkpoint.LogicsAt
+	if clean {
+		trusted = s.log.Wrote()
+	}
+	states, foreign, err := s.queues.Load(consumequeue.Bounds{LogEnd: s.log.Wrote(), Trusted: trusted})
+	if err != nil {
+		return err
+	}
+	for _, path := range foreign {
+		s.cfg.Notice("file is no queue file and ignored", "path", path)
+	}
+	r := &recovery{s: s, clean: clean, lastAt: -1}
+	r.from, err = s.scanFrom(states, clean)
+	if err != nil {
+		return err
+	}
+	r.whole = r.from <= oldest
+	end, err := s.log.Recover(r.from, true, r.visit)
+	if err != nil {
+		return err
+	}
+	if r.again {
+		s.cfg.Notice("queues miss messages of the log, all of it is dispatched again", "path",
+			s.path("consumequeue"), "from", oldest)
+		r.again, r.whole, r.from, r.limit = false, true, oldest, end
+		// After a clean stop the older part was intact: only its structure is looked at again.
+		if _, err := s.log.Recover(oldest, !clean, r.visit); err != nil && err != (errEnough{}) {
+			return err
+		}
+	}
+	if err := s.log.Truncate(end); err != nil {
+		return err
+	}
+	cut, err := r.cutQueues(end)
+	if err != nil {
+		return err
+	}
+	s.next, s.lastAt, s.lastMS = end, r.lastAt, r.lastMS
+	s.dispatched.Store(int64(end))
+	s.recovered = RecoveryInfo{
+		Clean: clean, From: r.from, Records: r.records, Units: r.units, Cut: cut,
+		Took: time.Since(began),
+	}
+	return s.settle()
+}
+
+// settle brings repaired queues to disk, since the checkpoint may already promise them.
+func (s *Store) settle() error {
+	r := &s.recovered
+	if r.Units > 0 || r.Cut > 0 || !r.Clean {
+		if _, err := s.queues.Flush(0); err != nil {
+			return err
+		}
+		if s.lastAt >= 0 {
+			s.checkpoint.LogicsAt, s.checkpoint.LogicsMS = s.lastAt, s.lastMS
+		} else {
+			s.checkpoint.LogicsAt, s.checkpoint.LogicsMS = 0, 0
+		}
+		if err := saveCheckpoint(s.path("checkpoint"), s.checkpoint); err != nil {
+			return err
+		}
+		s.cfg.Notice("store recovered", "path", s.cfg.RootDir, "clean", r.Clean, "from", r.From,
+			"end", s.next, "records", r.Records, "units", r.Units, "cut", r.Cut, "took", r.Took)
+	}
+	return nil
+}
+
+// scanFrom returns where the dispatcher must begin: at the lowest of what the checkpoint, the
+// queues and the damage in queues ask for, moved back to the start of a log file that begins with a
+// valid record.
+func (s *Store) scanFrom(states []consumequeue.State, clean bool) (record.PhysicalOffset, error) {
+	oldest := s.log.Min()
+	from := record.PhysicalOffset(0)
+	for _, st := range states {
+		from = max(from, st.End) // the end of the newest record that is in a queue
+	}
+	if !clean {
+		from = min(from, s.checkpointFrom())
+	}
+	for _, st := range states {
+		if st.Damage != "" {
+			s.cfg.Notice("queue is damaged, its messages are dispatched again",
+				"topic", st.Queue.ID().Topic, "queue", st.Queue.ID().Queue, "reason", st.Damage)
+			from = min(from, st.From)
+		}
+		// A queue that does not begin at 0 although the log was never cut lost its first files.
+		if oldest == 0 && st.Queue.Min() > 0 {
+			from = 0
+		}
+	}
+	segments := s.log.Segments()
+	for i := len(segments) - 1; i > 0; i-- {
+		if segments[i].Base > from {
+			continue
+		}
+		if _, ok := s.firstRecord(segments[i].Base); ok {
+			return segments[i].Base, nil
+		}
+	}
+	return oldest, nil
+}
+
+// checkpointFrom returns up to where the checkpoint vouches for the queues.
+func (s *Store) checkpointFrom() record.PhysicalOffset {
+	if s.checkpoint.LogicsAt > 0 {
+		return s.checkpoint.LogicsAt
+	}
+	if s.checkpoint.LogicsMS <= 0 {
+		return 0
+	}
+	segments := s.log.Segments() // written by RocketMQ before 5.5: it has only the time
+	for i := len(segments) - 1; i >= 0; i-- {
+		v, ok := s.firstRecord(segments[i].Base)
+		if ok && v.StoreMS() <= s.checkpoint.LogicsMS {
+			return segments[i].Base
+		}
+	}
+	return 0
+}
+
+// firstRecord reads the record at the start of a log file, if there is a valid one.
+func (s *Store) firstRecord(base record.PhysicalOffset) (record.View, bool) {
+	v, err := s.readRecord(base, nil)
+	return v, err == nil
+}
+
+// readRecord copies the record at a place, using buf when it is large enough. It works before the
+// log is mapped.
+func (s *Store) readRecord(at record.PhysicalOffset, buf []byte) (record.View, error) {
+	var head [record.BlankSize]byte
+	if err := s.log.ReadAt(head[:], at); err != nil {
+		return record.View{}, err
+	}
+	size, blank, ok := record.PeekSize(head[:])
+	if !ok || blank || size < record.MinSize {
+		return record.View{}, ErrOutOfRange
+	}
+	if int64(at)%s.cfg.SegmentSize+int64(size) > s.cfg.SegmentSize {
+		return record.View{}, ErrOutOfRange
+	}
+	if int(size) > cap(buf) {
+		buf = make([]byte, size)
+	}
+	buf = buf[:size]
+	if err := s.log.ReadAt(buf, at); err != nil {
+		return record.View{}, err
+	}
+	v, err := record.Parse(buf)
+	if err == nil && v.PhysicalOffset() != at {
+		err = ErrOutOfRange
+	}
+	return v, err
+}
+
+// visit is the dispatcher: it puts one record into its queues.
+func (r *recovery) visit(v record.View) error {
+	at := v.PhysicalOffset()
+	if r.limit > 0 && at >= r.limit {
+		return errEnough{}
+	}
+	r.records++
+	r.lastAt, r.lastMS = at, v.StoreMS()
+	switch v.SysFlag() & record.SysTransactionMask {
+	case record.SysPrepared, record.SysRollback:
+		return nil
+	}
+	topic := v.Topic()
+	if r.s.unserved[string(topic)] || v.SysFlag()&record.SysInnerBatch != 0 {
+		return nil
+	}
+	if below, ok := r.s.deleted[string(topic)]; ok && at < below {
+		return nil
+	}
+	u := consumequeue.Unit{At: at, Size: v.TotalSize(), TagsCode: tagsCode(v)}
+	if err := r.put(topic, v.QueueID(), v.QueueOffset(), u); err != nil {
+		return err
+	}
+	return r.putMulti(v, u)
+}
+
+// tagsCode computes what the unit of a record says about its tag.
+func tagsCode(v record.View) int64 {
+	props := v.Properties()
+	if string(v.Topic()) == scheduleTopic {
+		text, _ := record.Property(props, propDelay)
+		if level, err := strconv.Atoi(string(text)); err == nil && level > 0 {
+			return v.StoreMS() + delayLevels[min(level, len(delayLevels))-1].Milliseconds()
+		}
+	}
+	tags, _ := record.Property(props, propTags)
+	return record.TagsCode(tags)
+}
+
+// put compares one unit with the queue and repairs the queue.
+func (r *recovery) put(topic []byte, queue int32, at record.QueueOffset, u consumequeue.Unit) error {
+	q := r.s.queues.Lookup(topic, queue)
+	if q == nil {
+		var err error
+		if q, err = r.s.queues.Create(string(topic), queue); err != nil {
+			r.s.cfg.Notice("record has no possible queue", "offset", u.At, "err", err)
+			return nil
+		}
+	}
+	if !r.whole && q.Written() == 0 && at > 0 {
+		r.again = true
+		return nil
+	}
+	outcome, old, err := q.Put(at, u)
+	if err != nil {
+		return err
+	}
+	switch outcome {
+	case consumequeue.Ahead:
+		if !r.whole {
+			r.again = true
+			return nil
+		}
+		if err := q.FillTo(at); err != nil {
+			return err
+		}
+		outcome, _, err = q.Put(at, u)
+	case consumequeue.Conflict:
+		if old.At > u.At && r.owns(q.ID(), at, old) {
+			return nil // the queue was made anew later
+		}
+		if at < 0 {
+			r.s.cfg.Notice("record has a negative queue offset", "offset", u.At)
+			return nil
+		}
+		if err := q.Truncate(at); err != nil {
+			return err
+		}
+		outcome, _, err = q.Put(at, u)
+	}
+	if err != nil {
+		return err
+	}
+	if outcome == consumequeue.Added {
+		r.units++
+	}
+	q.Mark = max(q.Mark, uint64(at)+1)
+	return nil
+}
+
+// owns reports whether the record that a unit points to belongs at that place of that queue.
+func (r *recovery) owns(id QueueID, at record.QueueOffset, u consumequeue.Unit) bool {
+	v, err := r.s.readRecord(u.At, r.buf)
+	if err != nil || v.TotalSize() != u.Size {
+		return false
+	}
+	r.buf = v.Bytes()
+	if string(v.Topic()) == id.Topic {
+		return v.QueueID() == id.Queue && v.QueueOffset() == at
+	}
+	own := false
+	eachMulti(v, func(queue string, id2 int32, off record.QueueOffset) {
+		own = own || queue == id.Topic && id2 == id.Queue && off == at
+	})
+	return own
+}
+
+// putMulti dispatches a record to the light queues that it names (RocketMQ MultiDispatchUtils).
+func (r *recovery) putMulti(v record.View, u consumequeue.Unit) error {
+	if _, ok := record.Property(v.Properties(), propMultiOffset); !ok {
+		return nil
+	}
+	tags, _ := record.Property(v.Properties(), propTags)
+	u.TagsCode = record.TagsCode(tags)
+	var first error
+	eachMulti(v, func(queue string, id int32, at record.QueueOffset) {
+		if err := r.put([]byte(queue), id, at, u); err != nil && first == nil {
+			first = err
+		}
+	})
+	return first
+}
+
+// eachMulti calls fn for each light queue of a record that has an offset. Names without one, which
+// stop RocketMQ for good, and names that cannot be folders are left out.
+func eachMulti(v record.View, fn func(queue string, id int32, at record.QueueOffset)) {
+	names, _ := record.Property(v.Properties(), propMultiQueue)
+	offsets, _ := record.Property(v.Properties(), propMultiOffset)
+	if len(names) == 0 || len(offsets) == 0 {
+		return
+	}
+	all, ats := bytes.Split(names, []byte(",")), bytes.Split(offsets, []byte(","))
+	for i, name := range all {
+		if i >= len(ats) || bytes.ContainsAny(name, "/\\") || len(name) == 0 {
+			continue
+		}
+		at, err := strconv.ParseInt(string(ats[i]), 10, 64)
+		if err != nil || at < 0 {
+			continue
+		}
+		id := v.QueueID()
+		if bytes.HasPrefix(name, []byte(lmqPrefix)) {
+			id = 0
+		}
+		fn(string(name), id, record.QueueOffset(at))
+	}
+}
+
+// cutQueues takes units out whose record is not in the log: those behind its end, and those that
+// the scan should have come by and did not.
+func (r *recovery) cutQueues(end record.PhysicalOffset) (int64, error) {
+	var cut int64
+	for _, q := range r.s.queues.All() {
+		n, err := q.TruncateLog(end)
+		if err != nil {
+			return cut, err
+		}
+		cut += n
+		seen := record.QueueOffset(q.Mark)
+		q.Mark = 0
+		n, err = q.TruncateBehind(seen, r.from)
+		if err != nil {
+			return cut, err
+		}
+		cut += n
+		q.CorrectMin(r.s.log.Min())
+	}
+	return cut, nil
+}
