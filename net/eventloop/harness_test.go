@@ -35,7 +35,10 @@ const patience = 20 * time.Second
 // forBackends runs a test once for each backend of the platform. All of them must behave alike.
 func forBackends(t *testing.T, f func(t *testing.T, cfg eventloop.Config)) {
 	for _, name := range backends() {
-		t.Run(name, func(t *testing.T) { f(t, backendConfig(name)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, backendConfig(name))
+		})
 	}
 }
 

@@ -132,7 +132,7 @@ func mix(h *harness, rng *rand.Rand, id, requests int) error {
 	slow := id%4 == 0
 	if slow {
 		// Through such a window the kernel moves little, so that much must not be asked for.
-		requests = 8
+		requests = 3
 		if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 			return err
 		}

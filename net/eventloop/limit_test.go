@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package eventloop_test
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/eventloop"
+	"github.com/skylarkmq/skylark/net/remoting"
+)
+
+// TestSlowReader proves that a client that never reads its answers is closed at the bound of bytes
+// and at that of segments, with a notice, and that another one does not suffer.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	data := newDataFile(t, dataSize)
+	forBackends(t, func(t *testing.T, cfg eventloop.Config) {
+		cfg.MaxOutBytes, cfg.MaxOutSegments = 8<<20, 64
+		for name, request := range map[string][]byte{
+			"bytes":    frame(codeFlood, 1, []byte{0, 0, 0x28, 0}), // 10 MiB
+			"segments": frame(codeRegions, 1, runsBody(scattered(100, 100<<10))),
+		} {
+			h := start(t, cfg, data)
+			other, p := h.connect(0), h.connect(0)
+			go func() {
+				for {
+					if _, err := p.conn.Write(request); err != nil {
+						return
+					}
+				}
+			}()
+			if err := h.cause(1); !errors.Is(err, eventloop.ErrSlowReader) {
+				t.Fatalf("%s: cause %v", name, err)
+			}
+			if got := other.call(codeEcho, []byte("x")); string(got) != "x" {
+				t.Fatalf("%s: another connection answers %q", name, got)
+			}
+			if n := h.noticed(); len(n) == 0 || !strings.Contains(n[len(n)-1], "does not read") {
+				t.Fatalf("%s: notices %q", name, n)
+			}
+			if st := h.srv.Stats(); st.SlowReaders != 1 {
+				t.Fatalf("%s: %+v", name, st)
+			}
+		}
+	})
+}
+
+func scattered(count, size int) []run {
+	runs := make([]run, count)
+	for i := range runs {
+		runs[i] = run{off: i * (size + 1), size: size}
+	}
+	return runs
+}
+
+// TestPause proves that a client that does not read is not read from either, and that it gets every
+// answer once it reads.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	forBackends(t, func(t *testing.T, cfg eventloop.Config) {
+		cfg.MaxOutBytes = 64 << 20
+		h := start(t, cfg, nil)
+		p := h.connect(0)
+		body := make([]byte, 1<<20)
+		const count = 60
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			for i := range count {
+				if _, err := p.conn.Write(frame(codeEcho, remoting.Opaque(i), body)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}()
+		eventually(t, "the first requests are read", func() bool { return h.commands.Load() > 0 })
+		for i := range count {
+			cmd, err := p.read()
+			if err != nil || cmd.Opaque != remoting.Opaque(i) || len(cmd.Body) != len(body) {
+				t.Fatalf("answer %d: %+v, %v", i, cmd.Opaque, err)
+			}
+		}
+		<-sent
+	})
+}
+
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	forBackends(t, func(t *testing.T, cfg eventloop.Config) {
+		cfg.IdleTimeout = 300 * time.Millisecond
+		h := start(t, cfg, nil)
+		silent, busy := h.connect(0), h.connect(1)
+		begun := time.Now()
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+					busy.call(codeEcho, []byte("x"))
+				}
+			}
+		})
+		silent.hungUp()
+		if took := time.Since(begun); took < cfg.IdleTimeout {
+			t.Errorf("closed after %v", took)
+		}
+		if err := h.cause(1); !errors.Is(err, eventloop.ErrIdle) {
+			t.Errorf("cause %v", err)
+		}
+		close(stop)
+		wg.Wait()
+		busy.call(codeEcho, []byte("still here"))
+		if st := h.srv.Stats(); st.IdleClosed != 1 || st.Open != 1 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// TestHalfFrame proves that a client that sends half a frame and stays is closed, even if a byte
+// comes now and then so that it is never idle.
+func TestHalfFrame(t *testing.T) {
+	t.Parallel()
+	forBackends(t, func(t *testing.T, cfg eventloop.Config) {
+		cfg.FrameTimeout = 300 * time.Millisecond
+		h := start(t, cfg, nil)
+		p, stuck, other := h.connect(0), h.connect(0), h.connect(0)
+		stuck.write([]byte{0, 0})
+		whole := frame(codeEcho, 1, make([]byte, 10_000))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for i := range whole {
+				if _, err := p.conn.Write(whole[i : i+1]); err != nil {
+					return
+				}
+				<-time.After(5 * time.Millisecond)
+			}
+		})
+		p.hungUp()
+		stuck.hungUp()
+		wg.Wait()
+		for i := range 2 {
+			if err := h.cause(i + 1); !errors.Is(err, eventloop.ErrFrameTimeout) {
+				t.Errorf("cause %v", err)
+			}
+		}
+		other.call(codeEcho, []byte("x"))
+	})
+}
+
+func TestMaxConns(t *testing.T) {
+	t.Parallel()
+	forBackends(t, func(t *testing.T, cfg eventloop.Config) {
+		cfg.MaxConns = 3
+		h := start(t, cfg, nil)
+		var peers []*peer
+		for range 3 {
+			p := h.connect(0)
+			p.call(codeEcho, []byte("x"))
+			peers = append(peers, p)
+		}
+		h.connect(0).hungUp()
+		if n := h.noticed(); len(n) != 1 || !strings.Contains(n[0], "too many") {
+			t.Fatalf("notices %q", n)
+		}
+		_ = peers[0].conn.Close()
+		h.cause(1)
+		h.connect(0).call(codeEcho, []byte("x"))
+	})
+}
+
+// TestOpenedAndDropped proves that 1000 connections that come and go at once leave nothing behind.
+func TestOpenedAndDropped(t *testing.T) {
+	for _, name := range backends() {
+		t.Run(name, func(t *testing.T) {
+			h := start(t, backendConfig(name), nil)
+			stays := h.connect(0)
+			stays.call(codeEcho, []byte("x"))
+			goroutines, fds := runtime.NumGoroutine(), descriptors(t)
+			conns := dialMany(t, h, 1000)
+			for _, c := range conns {
+				_ = c.(*net.TCPConn).SetLinger(0)
+				_ = c.Close()
+			}
+			eventually(t, "all are gone", func() bool {
+				st := h.srv.Stats()
+				return st.Total == 1001 && st.Open == 1
+			})
+			stays.call(codeEcho, []byte("x"))
+			eventually(t, "nothing is left", func() bool {
+				return runtime.NumGoroutine() <= goroutines && descriptors(t) <= fds
+			})
+		})
+	}
+}
+
+func dialMany(t *testing.T, h *harness, count int) []net.Conn {
+	t.Helper()
+	conns := make([]net.Conn, count)
+	for i := range conns {
+		c, err := net.Dial("tcp", h.srv.Addrs()[i%2].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns[i] = c
+	}
+	t.Cleanup(func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	})
+	return conns
+}
+
+// TestAnnouncedMemory proves that memory follows what has arrived: 1000 connections that announce
+// 16 MiB each and send little must cost next to nothing.
+func TestAnnouncedMemory(t *testing.T) {
+	for _, name := range backends() {
+		t.Run(name, func(t *testing.T) {
+			h := start(t, backendConfig(name), nil)
+			conns := dialMany(t, h, 1000)
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			for _, c := range conns {
+				if _, err := c.Write([]byte{0x00, 0xff, 0xff, 0xfc, 0, 0, 0, 0, 'x'}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			eventually(t, "all is read", func() bool { return h.srv.Stats().BytesIn == 9000 })
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 20<<20 {
+				t.Fatalf("heap has grown by %d bytes", grown)
+			}
+		})
+	}
+}
