@@ -94,9 +94,19 @@ func (r *Recorder) End() { r.mu.Unlock() }
 
 // AnsweredLocked counts a request answered with success, its messages sharing one latency.
 func (r *Recorder) AnsweredLocked(messages, bytes, latencyNS int64) {
+	r.CountedLocked(messages, bytes)
+	r.LatencyLocked(messages, latencyNS)
+}
+
+// CountedLocked counts a request answered with success, without its latency.
+func (r *Recorder) CountedLocked(messages, bytes int64) {
 	r.totals.Requests++
 	r.totals.Messages += messages
 	r.totals.Bytes += bytes
+}
+
+// LatencyLocked records the latency of messages that CountedLocked counts, or has counted.
+func (r *Recorder) LatencyLocked(messages, latencyNS int64) {
 	r.totals.LatencySum += latencyNS * messages
 	r.totals.LatencyMax = max(r.totals.LatencyMax, latencyNS)
 	r.windowMax[0] = max(r.windowMax[0], latencyNS)

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/invoke"
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/net/remoting"
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+// Client holds connections, routes and heartbeats for one cluster. It is safe for concurrent use.
+// Two clients share nothing. Goroutines: one refreshes routes, one sends heartbeats, and each
+// connection has a reader and a writer; Close ends them all.
+type Client struct {
+	// Constant after New.
+	cfg         config
+	nameServers []string // shuffled
+	id          string
+	ids         *record.UniqueIDs
+	pool        *invoke.Pool
+	routes      *routeTable
+	ctx         context.Context // ends when Close has drained
+	cancel      context.CancelFunc
+	wg          sync.WaitGroup
+	beat        chan struct{} // capacity 1: send heartbeats soon
+
+	nameServer atomic.Uint32 // index of the one in use
+
+	// Guards what follows. Never held across I/O or a callback.
+	mu      sync.Mutex
+	closed  bool                // nothing new may be made
+	ended   bool                // no goroutine may be started
+	members map[member]struct{} // producers and readers
+	done    chan struct{}       // closed when Close is through; nil before Close
+	failure error               // what Close returns
+}
+
+// member is a producer or reader of a client.
+type member interface {
+	Close(ctx context.Context) error
+	beatInto(h *protocol.HeartbeatData)
+}
+
+// New checks options and makes no connection; Ping does. endpoints are host:port of name servers,
+// host names are fine.
+func New(endpoints []string, opts ...Option) (*Client, error) {
+	cfg := defaultConfig()
+	for _, o := range opts {
+		o(&cfg)
+	}
+	list, err := endpointsOf(endpoints)
+	if err = errors.Join(err, cfg.check()); err != nil {
+		return nil, fmt.Errorf("client: options: %w", err)
+	}
+	if cfg.instanceName == "" {
+		cfg.instanceName = defaultInstanceName()
+	}
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	ip := localIP()
+	host := ip.String()
+	if ip.Is6() {
+		host = "[" + host + "]"
+	}
+	c := &Client{
+		cfg: cfg, nameServers: list, id: host + "@" + cfg.instanceName,
+		ids: record.NewUniqueIDs(ip), beat: make(chan struct{}, 1), members: map[member]struct{}{},
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.routes = newRouteTable(c)
+	c.pool = invoke.NewPool(invoke.Config{
+		DialTimeout: cfg.dialTimeout, WriteTimeout: cfg.writeTimeout, IdleTimeout: cfg.idleTimeout,
+		Dial: cfg.dial, Language: remoting.LanguageGo, OnRequest: c.answerBroker,
+	})
+	c.wg.Go(c.refreshRoutes)
+	c.wg.Go(c.sendHeartbeats)
+	return c, nil
+}
+
+// localIP returns the first address of this host that others may know it by, else the loopback one.
+func localIP() netip.Addr {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() &&
+			p.Addr().IsGlobalUnicast() {
+			return p.Addr()
+		}
+	}
+	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+}
+
+// Ping asks each name server until one answers. ErrNoNameServer when none does.
+func (c *Client) Ping(ctx context.Context) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	_, err := c.askNameServer(ctx, &invoke.Request{Code: remoting.GetBrokerClusterInfo})
+	return err
+}
+
+// Queues returns the queues of a topic that can be read, for Reader.Assign. ErrNoRoute when the
+// topic does not exist.
+func (c *Client) Queues(ctx context.Context, topic string) ([]Queue, error) {
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	rt, err := c.routes.fetch(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	return append([]Queue(nil), rt.readable...), nil
+}
+
+// Close drains all producers and readers of c, unregisters, closes connections and waits for
+// goroutines. It may be called again and concurrently; every call returns the same error: what
+// could not be finished before ctx ended.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	if c.closed {
+		done := c.done
+		c.mu.Unlock()
+		<-done
+		return c.failure
+	}
+	c.closed = true
+	c.done = make(chan struct{})
+	members := make([]member, 0, len(c.members))
+	for m := range c.members {
+		members = append(members, m)
+	}
+	c.mu.Unlock()
+
+	errs := make([]error, len(members))
+	var wg sync.WaitGroup
+	for i, m := range members {
+		wg.Go(func() { errs[i] = m.Close(ctx) })
+	}
+	wg.Wait()
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	c.cancel()
+	_ = c.pool.Close()
+	c.wg.Wait()
+	c.failure = errors.Join(errs...)
+	close(c.done)
+	return c.failure
+}
+
+// start runs do on a goroutine that Close waits for; false: the client is closed.
+func (c *Client) start(do func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return false
+	}
+	c.wg.Go(do)
+	return true
+}
+
+func (c *Client) usable() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("client: %w", ErrClosed)
+	}
+	return nil
+}
+
+// join enters a member; leave takes it out.
+func (c *Client) join(m member) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("client: %w", ErrClosed)
+	}
+	c.members[m] = struct{}{}
+	return nil
+}
+
+func (c *Client) leave(m member) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.members, m)
+}
+
+// bounded gives a context without a deadline the call timeout.
+func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, c.cfg.callTimeout)
+}
+
+// askNameServer tries each name server, beginning with the one that answered last.
+func (c *Client) askNameServer(ctx context.Context, r *invoke.Request) (*invoke.Response, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	errs := []error{ErrNoNameServer}
+	first := c.nameServer.Load()
+	for i := range uint32(len(c.nameServers)) {
+		at := (first + i) % uint32(len(c.nameServers))
+		res, err := c.pool.Call(ctx, c.nameServers[at], r)
+		if err == nil {
+			c.nameServer.Store(at)
+			return res, nil
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, fmt.Errorf("client: asking name servers: %w", errors.Join(errs...))
+}
+
+// call asks a broker and turns other answers than success into a *BrokerError.
+func (c *Client) call(
+	ctx context.Context, op, broker, addr string, r *invoke.Request,
+) (*invoke.Response, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	res, err := c.pool.Call(ctx, addr, r)
+	if err != nil {
+		return nil, fmt.Errorf("client: %s at %s: %w", op, broker, err)
+	}
+	return res, brokerError(op, broker, addr, res.Code, res.Remark)
+}
+
+// answerBroker refuses what brokers ask: nothing of it is served yet. Changed group membership (40)
+// expects no answer.
+func (c *Client) answerBroker(addr string, cmd *remoting.Command) *invoke.Response {
+	code := cmd.Request()
+	if code == remoting.NotifyConsumerIDsChanged {
+		return nil
+	}
+	c.cfg.logger.Debug("broker asks what this client does not serve", "addr", addr, "code", code.String())
+	return &invoke.Response{
+		Code: remoting.RequestCodeNotSupported, Remark: "request code " + code.String() +
+			" is not supported by this client",
+	}
+}
+
+// jitter spreads a period by 10 % either way.
+func jitter(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5+1)
+}

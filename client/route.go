@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/invoke"
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/net/remoting"
+)
+
+const (
+	// defaultTopicQueues is how many queues of a topic are wanted that a send creates.
+	defaultTopicQueues = 4
+	// absentFor is how long the answer "no such topic" is believed.
+	absentFor = time.Second
+)
+
+// topicRoute says where a topic is. It is immutable.
+type topicRoute struct {
+	writable []Queue
+	readable []Queue
+	brokers  map[string]map[int64]string // addresses by name and id; 0 is the master
+	template bool                        // made from the template of topics that do not exist yet
+}
+
+// master returns where a broker takes writes; "" when it has no master.
+func (rt *topicRoute) master(broker string) string { return rt.brokers[broker][0] }
+
+// reader returns where a broker serves reads: the wanted id, else the master, else any.
+func (rt *topicRoute) reader(broker string, id int64) string {
+	addrs := rt.brokers[broker]
+	if addr := addrs[id]; addr != "" {
+		return addr
+	}
+	if addr := addrs[0]; addr != "" {
+		return addr
+	}
+	for _, id := range sortedIDs(addrs) {
+		return addrs[id]
+	}
+	return ""
+}
+
+func sortedIDs(addrs map[int64]string) []int64 {
+	ids := make([]int64, 0, len(addrs))
+	for id := range addrs {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// routeTable keeps routes by topic. Callers that ask for one topic at once share one request, which
+// no caller's context can end.
+type routeTable struct {
+	client *Client
+
+	// Guards what follows. Never held across I/O.
+	mu     sync.Mutex
+	topics map[string]*routeEntry
+}
+
+type routeEntry struct {
+	route   *topicRoute // nil: not known
+	absent  time.Time   // when a name server said that there is no such topic
+	running *routeFetch
+}
+
+type routeFetch struct {
+	done  chan struct{}
+	route *topicRoute
+	err   error
+}
+
+func newRouteTable(c *Client) *routeTable {
+	return &routeTable{client: c, topics: map[string]*routeEntry{}}
+}
+
+func (t *routeTable) entryLocked(topic string) *routeEntry {
+	e := t.topics[topic]
+	if e == nil {
+		e = &routeEntry{}
+		t.topics[topic] = e
+	}
+	return e
+}
+
+// cached returns the known route of a topic, nil when there is none.
+func (t *routeTable) cached(topic string) *topicRoute {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.topics[topic]; e != nil {
+		return e.route
+	}
+	return nil
+}
+
+// forSend returns the route of a topic with at least one writable queue. A topic that does not
+// exist gets the queues that brokers will give it when the first message comes, unless template is
+// false. ErrNoRoute or ErrNoNameServer otherwise.
+func (t *routeTable) forSend(ctx context.Context, topic string, template bool) (*topicRoute, error) {
+	if rt := t.cached(topic); rt != nil && len(rt.writable) > 0 {
+		return rt, nil
+	}
+	rt, err := t.fetch(ctx, topic)
+	if err == nil && len(rt.writable) > 0 {
+		return rt, nil
+	}
+	if err == nil {
+		return nil, fmt.Errorf("client: topic %s has no queue that can be written to: %w",
+			topic, ErrNoRoute)
+	}
+	if !template || !errors.Is(err, ErrNoRoute) {
+		return nil, err
+	}
+	base, terr := t.fetch(ctx, protocol.TBW102)
+	if terr != nil {
+		return nil, fmt.Errorf("%w (and brokers create none: %w)", err, terr)
+	}
+	rt = base.templateFor(topic)
+	if len(rt.writable) == 0 {
+		return nil, err
+	}
+	t.mu.Lock()
+	if e := t.entryLocked(topic); e.route == nil {
+		e.route = rt
+	}
+	t.mu.Unlock()
+	return rt, nil
+}
+
+// templateFor is the route of a topic that the brokers of rt will create.
+func (rt *topicRoute) templateFor(topic string) *topicRoute {
+	out := &topicRoute{brokers: rt.brokers, template: true}
+	for _, q := range rt.writable {
+		if q.ID < defaultTopicQueues {
+			q.Topic = topic
+			out.writable = append(out.writable, q)
+		}
+	}
+	return out
+}
+
+// fetch asks for the route of a topic, or waits for who is asking already.
+func (t *routeTable) fetch(ctx context.Context, topic string) (*topicRoute, error) {
+	t.mu.Lock()
+	e := t.entryLocked(topic)
+	if e.running == nil && time.Since(e.absent) < absentFor {
+		t.mu.Unlock()
+		return nil, noRoute(topic)
+	}
+	f := e.running
+	if f == nil {
+		f = t.startLocked(topic, e)
+	}
+	t.mu.Unlock()
+	if f == nil {
+		return nil, fmt.Errorf("client: %w", ErrClosed)
+	}
+	select {
+	case <-f.done:
+		return f.route, f.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("client: waiting for the route of %s: %w", topic, context.Cause(ctx))
+	}
+}
+
+// startLocked begins a request for a route; nil when the client is closed.
+func (t *routeTable) startLocked(topic string, e *routeEntry) *routeFetch {
+	f := &routeFetch{done: make(chan struct{})}
+	if !t.client.start(func() { t.run(topic, f) }) {
+		return nil
+	}
+	e.running = f
+	return f
+}
+
+func noRoute(topic string) error {
+	return fmt.Errorf("client: topic %s does not exist: %w", topic, ErrNoRoute)
+}
+
+func (t *routeTable) run(topic string, f *routeFetch) {
+	f.route, f.err = t.ask(t.client.ctx, topic)
+	t.mu.Lock()
+	e := t.entryLocked(topic)
+	e.running = nil
+	fresh := false
+	switch {
+	case f.err == nil:
+		fresh = e.route == nil || e.route.template
+		e.route, e.absent = f.route, time.Time{}
+	case errors.Is(f.err, ErrNoRoute):
+		e.absent = time.Now()
+		if e.route != nil && !e.route.template {
+			e.route = nil // deleted
+		}
+	}
+	t.mu.Unlock()
+	close(f.done)
+	if fresh {
+		t.client.wakeHeartbeats() // there may be brokers that do not know us
+	}
+}
+
+func (t *routeTable) ask(ctx context.Context, topic string) (*topicRoute, error) {
+	res, err := t.client.askNameServer(ctx, &invoke.Request{
+		Code:   remoting.GetRouteInfoByTopic,
+		Header: &protocol.RouteRequest{Topic: topic, AcceptStandardJSONOnly: true},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if res.Code == remoting.TopicNotExist {
+		return nil, noRoute(topic)
+	}
+	if err := brokerError("route", "", "name server", res.Code, res.Remark); err != nil {
+		return nil, err
+	}
+	var data protocol.TopicRouteData
+	if err := protocol.Unmarshal(res.Body, &data); err != nil {
+		return nil, fmt.Errorf("client: route of topic %s: %w", topic, err)
+	}
+	return newTopicRoute(topic, &data), nil
+}
+
+// newTopicRoute works out which queues can be written and read.
+func newTopicRoute(topic string, data *protocol.TopicRouteData) *topicRoute {
+	rt := &topicRoute{brokers: map[string]map[int64]string{}}
+	for _, b := range data.BrokerDatas {
+		rt.brokers[b.BrokerName] = b.BrokerAddrs
+	}
+	queues := slices.Clone(data.QueueDatas)
+	slices.SortFunc(queues, func(a, b protocol.QueueData) int {
+		return cmp.Compare(a.BrokerName, b.BrokerName)
+	})
+	for _, q := range queues {
+		if q.Perm&protocol.PermRead != 0 && len(rt.brokers[q.BrokerName]) > 0 {
+			rt.readable = appendQueues(rt.readable, topic, q.BrokerName, int(q.ReadQueueNums))
+		}
+		if q.Perm&protocol.PermWrite != 0 && rt.master(q.BrokerName) != "" &&
+			data.OrderTopicConf == "" {
+			rt.writable = appendQueues(rt.writable, topic, q.BrokerName, int(q.WriteQueueNums))
+		}
+	}
+	// An order configuration, broker:queues;..., says exactly which queues are written.
+	for part := range strings.SplitSeq(data.OrderTopicConf, ";") {
+		broker, count, ok := strings.Cut(part, ":")
+		n, err := strconv.Atoi(count)
+		if ok && err == nil && rt.master(broker) != "" {
+			rt.writable = appendQueues(rt.writable, topic, broker, n)
+		}
+	}
+	return rt
+}
+
+func appendQueues(dst []Queue, topic, broker string, n int) []Queue {
+	for id := range n {
+		dst = append(dst, Queue{Topic: topic, Broker: broker, ID: id})
+	}
+	return dst
+}
+
+// stale asks for the route anew without waiting, after a broker could not be reached or said that
+// it does not serve the topic.
+func (t *routeTable) stale(topic string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entryLocked(topic)
+	if e.running == nil && time.Since(e.absent) >= absentFor {
+		t.startLocked(topic, e)
+	}
+}
+
+// addresses returns every broker address that a known route mentions, masters only unless all.
+func (t *routeTable) addresses(all bool) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen := map[string]bool{}
+	var list []string
+	for _, e := range t.topics {
+		if e.route == nil {
+			continue
+		}
+		for _, addrs := range e.route.brokers {
+			for id, addr := range addrs {
+				if (all || id == 0) && addr != "" && !seen[addr] {
+					seen[addr] = true
+					list = append(list, addr)
+				}
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// refreshRoutes asks for every known topic anew, all 30 s.
+func (c *Client) refreshRoutes() {
+	for {
+		t := time.NewTimer(jitter(c.cfg.routeEvery))
+		select {
+		case <-t.C:
+		case <-c.ctx.Done():
+			t.Stop()
+			return
+		}
+		c.routes.mu.Lock()
+		topics := make([]string, 0, len(c.routes.topics))
+		for topic := range c.routes.topics {
+			topics = append(topics, topic)
+		}
+		c.routes.mu.Unlock()
+		for _, topic := range topics {
+			ctx, cancel := context.WithTimeout(c.ctx, c.cfg.callTimeout)
+			_, err := c.routes.fetch(ctx, topic)
+			cancel()
+			if err != nil && c.ctx.Err() == nil {
+				c.cfg.logger.Debug("route refresh", "topic", topic, "err", err)
+			}
+		}
+	}
+}

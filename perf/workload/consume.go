@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/skylarkmq/skylark/perf/measure"
+)
+
+// RunConsume pulls until the duration is over, the count is reached, the end of every queue is
+// reached (UntilEnd) or ctx ends, prints to out on the way, and returns the figures. With Verify and
+// neither duration nor count it reads to the end. The result's OK is false when verification found
+// a fault or no message came at all. An error means that the run could not begin, or that its
+// figures are void.
+func RunConsume(ctx context.Context, cfg Consume, out Output) (*measure.Result, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if cfg.Verify && cfg.Duration == 0 && cfg.Count == 0 {
+		cfg.UntilEnd = true
+	}
+	c := &consumer{cfg: &cfg, clock: measure.NewClock()}
+	c.budget.Store(cfg.Count)
+	pullers, err := c.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	printConsumeHeader(&cfg, out)
+	d, err := c.run(ctx, pullers, out)
+	if err != nil {
+		return nil, err
+	}
+	res := d.result("consume", "stored", &cfg)
+	c.judge(res, pullers)
+	d.finish(res)
+	return res, nil
+}
+
+// prepare finds queues and offsets and makes one puller for each connection.
+func (c *consumer) prepare(ctx context.Context) ([]*puller, error) {
+	ctl := newControl(c.cfg.NameServers)
+	defer ctl.close()
+	var targets []target
+	for _, topic := range topicNames(c.cfg.Topic, c.cfg.Topics) {
+		list, err := ctl.readable(ctx, topic, c.cfg.Queues)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, list...)
+	}
+	var pullers []*puller
+	for _, group := range topicNames(c.cfg.Group, c.cfg.Groups) {
+		list, err := c.spread(ctx, ctl, group, targets)
+		if err != nil {
+			return nil, err
+		}
+		pullers = append(pullers, list...)
+	}
+	for i, p := range pullers {
+		if err := p.connect(ctx); err != nil {
+			for _, made := range pullers[:i] {
+				_ = made.conn.Close()
+			}
+			return nil, err
+		}
+	}
+	return pullers, nil
+}
+
+// spread deals the queues of each broker to the connections of one group.
+func (c *consumer) spread(
+	ctx context.Context, ctl *control, group string, targets []target,
+) ([]*puller, error) {
+	byAddr := map[string][]*pullQueue{}
+	var addrs []string
+	for i := range targets {
+		t := &targets[i]
+		at, err := ctl.offset(ctx, t, group, c.cfg.From)
+		if err != nil {
+			return nil, err
+		}
+		end, err := ctl.offset(ctx, t, group, Last)
+		if err != nil {
+			return nil, err
+		}
+		if byAddr[t.addr] == nil {
+			addrs = append(addrs, t.addr)
+		}
+		byAddr[t.addr] = append(byAddr[t.addr], newPullQueue(t, at, end))
+	}
+	var pullers []*puller
+	for i, addr := range addrs {
+		queues := byAddr[addr]
+		// Connections are dealt to brokers in turn; each broker has one at least.
+		n := c.cfg.Connections / len(addrs)
+		if i < c.cfg.Connections%len(addrs) {
+			n++
+		}
+		n = min(max(n, 1), len(queues))
+		list := make([]*puller, n)
+		for j := range list {
+			list[j] = newPuller(c, addr, group)
+		}
+		for j, q := range queues {
+			list[j%n].queues = append(list[j%n].queues, q)
+		}
+		pullers = append(pullers, list...)
+	}
+	return pullers, nil
+}
+
+func (c *consumer) run(ctx context.Context, pullers []*puller, out Output) (*run, error) {
+	d := &run{
+		clock: c.clock, gate: &c.gate, window: &c.window,
+		warmup: time.Duration(c.cfg.Warmup), duration: time.Duration(c.cfg.Duration),
+		brokerPID: c.cfg.BrokerPID, out: out,
+	}
+	d.line = func(r measure.Rates, now time.Time) string {
+		var stored, born int64
+		for _, p := range pullers {
+			s, b := p.rec.TakeMax()
+			stored, born = max(stored, s), max(born, b)
+		}
+		return r.ConsumeLine(now, stored, born)
+	}
+	for _, p := range pullers {
+		d.recorders = append(d.recorders, p.rec)
+	}
+	if err := d.begin(); err != nil {
+		for _, p := range pullers {
+			_ = p.conn.Close()
+		}
+		return nil, err
+	}
+	loops, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	finished := make(chan struct{})
+	for _, p := range pullers {
+		wg.Go(func() { p.loop(loops) })
+	}
+	go func() {
+		wg.Wait()
+		close(finished)
+	}()
+	err := d.drive(ctx, finished)
+	c.stop.Store(true)
+	cancel()
+	<-finished
+	return d, err
+}
+
+// judge joins the checkers and decides whether the run was good.
+func (c *consumer) judge(res *measure.Result, pullers []*puller) {
+	if c.cfg.Verify {
+		whole := measure.NewChecker(c.cfg.From == First)
+		drained := true
+		for _, p := range pullers {
+			whole.Merge(p.checker)
+			drained = drained && p.drained()
+		}
+		f := whole.Faults()
+		res.Verify = &f
+		switch {
+		case f.Any(c.cfg.AllowSwaps, drained):
+			res.OK = false
+			res.Problem = "verification found faults"
+			if !f.Any(true, drained) {
+				res.Problem = "messages in flight on one connection were stored in another order " +
+					"than they were sent; brokers with several send threads do that: " +
+					"pass --allow-swaps, or produce with --in-flight 1"
+			}
+		case f.Messages == 0:
+			res.OK = false
+			res.Problem = "there was no numbered message: produce with --verify first"
+		case c.cfg.UntilEnd && !drained:
+			res.OK = false
+			res.Problem = "stopped before the end of every queue was reached"
+		}
+	}
+	if err := c.failure(); err != nil && res.OK {
+		res.OK = false
+		res.Problem = err.Error()
+	}
+}
+
+// failure returns the first error that ended a puller for good.
+func (c *consumer) failure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Join(c.failed...)
+}
+
+// printConsumeHeader prints the start lines of RocketMQ's benchmark consumer.
+func printConsumeHeader(cfg *Consume, out Output) {
+	if out.Reports == nil || out.JSON {
+		return
+	}
+	kind, expr := "null", "null"
+	if cfg.Filter != "" {
+		kind, expr = "TAG", cfg.Filter
+	}
+	_, _ = fmt.Fprintf(out.Reports, "topic: %s, threadCount: %d, group: %s, suffix: false, "+
+		"filterType: %s, expression: %s, msgTraceEnable: false, aclEnable: false, "+
+		"reportInterval: %d\nConsumer Started.\n",
+		cfg.Topic, cfg.Connections, cfg.Group, kind, expr, out.Every.Milliseconds())
+}

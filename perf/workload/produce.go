@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/invoke"
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/net/remoting"
+	"github.com/skylarkmq/skylark/perf/measure"
+)
+
+// RunProduce sends until the duration is over, the count is reached or ctx ends, prints to out on
+// the way, and returns the figures. The result's OK is false when nothing could be sent, or with
+// Verify when a closing message could not be. An error means that the run could not begin, or that
+// its figures are void.
+func RunProduce(ctx context.Context, cfg Produce, out Output) (*measure.Result, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	ctl := newControl(cfg.NameServers)
+	defer ctl.close()
+	var targets []target
+	for _, topic := range cfg.topics() {
+		list, err := ctl.writable(ctx, topic, cfg.Queues)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, list...)
+	}
+	p := &producer{cfg: &cfg, clock: measure.NewClock(), tags: 1}
+	p.streams.run = randomNumber()
+	p.budget.Store(cfg.Count)
+	if cfg.Tags > 0 && cfg.Batch == 1 {
+		p.tags = cfg.Tags
+	}
+	senders, err := p.connectAll(ctx, targets)
+	if err != nil {
+		return nil, err
+	}
+	printProduceHeader(&cfg, out)
+	r := p.run(ctx, senders, out)
+	if r.err != nil {
+		return nil, r.err
+	}
+	p.closeStreams(ctx, ctl, r.res)
+	p.judge(r.res)
+	r.driver.finish(r.res)
+	if !out.JSON && out.Reports != nil {
+		rates := measure.RunRates(r.driver.totals(), r.driver.closedAt-r.driver.openedAt)
+		_, _ = fmt.Fprintln(out.Reports, rates.FinalProduceLine(r.res.Messages, cfg.Batch))
+	}
+	return r.res, nil
+}
+
+func randomNumber() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint64(b[:])
+}
+
+// connectAll makes the connections, spread over the brokers.
+func (p *producer) connectAll(ctx context.Context, targets []target) ([]*sender, error) {
+	byAddr := map[string][]target{}
+	var addrs []string
+	for _, t := range targets {
+		if byAddr[t.addr] == nil {
+			addrs = append(addrs, t.addr)
+		}
+		byAddr[t.addr] = append(byAddr[t.addr], t)
+	}
+	var prefix [idPrefix / 2]byte
+	_, _ = rand.Read(prefix[:]) // never fails
+	text := func() string {
+		binary.BigEndian.PutUint16(prefix[8:], binary.BigEndian.Uint16(prefix[8:])+1)
+		return strings.ToUpper(hex.EncodeToString(prefix[:]))
+	}
+	p.body = (&frameMaker{cfg: p.cfg, prefix: text()}).payload()
+	var senders []*sender
+	for i := range p.cfg.Connections {
+		s := newSender(p, i, byAddr[addrs[i%len(addrs)]], text())
+		if err := s.connect(ctx); err != nil {
+			for _, made := range senders {
+				_ = made.conn.Close()
+			}
+			return nil, err
+		}
+		senders = append(senders, s)
+	}
+	return senders, nil
+}
+
+type produced struct {
+	driver *run
+	res    *measure.Result
+	err    error
+}
+
+// run sends over all connections and measures.
+func (p *producer) run(ctx context.Context, senders []*sender, out Output) produced {
+	if p.cfg.Rate > 0 {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(paceProcessors(len(senders))))
+	}
+	d := &run{
+		clock: p.clock, gate: &p.gate, window: &p.window,
+		warmup: time.Duration(p.cfg.Warmup), duration: time.Duration(p.cfg.Duration),
+		brokerPID: p.cfg.BrokerPID, out: out,
+		line: func(r measure.Rates, now time.Time) string {
+			return r.ProduceLine(now, p.cfg.Batch)
+		},
+	}
+	for _, s := range senders {
+		d.recorders = append(d.recorders, s.rec)
+	}
+	if err := d.begin(); err != nil {
+		for _, s := range senders {
+			_ = s.conn.Close()
+		}
+		return produced{err: err}
+	}
+	// The loops outlive ctx for the time of an answer: what is in flight is waited for.
+	loops, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	begin := p.clock.Now()
+	var wg sync.WaitGroup
+	finished := make(chan struct{})
+	for _, s := range senders {
+		s.sched = newSchedule(begin, p.cfg.Rate/float64(p.cfg.Batch), s.index, len(senders))
+		wg.Go(func() { s.loop(loops) })
+	}
+	go func() {
+		wg.Wait()
+		close(finished)
+	}()
+	err := d.drive(ctx, finished)
+	p.stop.Store(true)
+	cancel()
+	<-finished
+	from := "sent"
+	if p.cfg.Rate > 0 {
+		from = "due"
+	}
+	res := d.result("produce", from, p.cfg)
+	res.RateAsked = p.cfg.Rate
+	res.Sent = p.sent.Load()
+	return produced{driver: d, res: res, err: err}
+}
+
+// paceProcessors is the GOMAXPROCS of a run at a fixed rate: a writer that sleeps in the kernel holds
+// its processor until the scheduler's monitor takes it away, so that readers need ones of their own.
+func paceProcessors(connections int) int { return 2*connections + runtime.NumCPU() }
+
+func (p *producer) judge(res *measure.Result) {
+	if res.Problem != "" {
+		return
+	}
+	if res.Messages == 0 && p.sent.Load() > 0 {
+		res.OK = false
+		res.Problem = "no message was stored: see the broker's log, or raise --timeout-ms"
+	}
+}
+
+// closeStreams sends the closing message of each numbered stream: how many it had, and which of
+// them were never acknowledged.
+func (p *producer) closeStreams(ctx context.Context, ctl *control, res *measure.Result) {
+	if !p.cfg.Verify {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	var failed int
+	var last error
+	for _, s := range p.streams.ended {
+		if err := p.closeStream(ctx, ctl, s); err != nil {
+			failed++
+			last = err
+		}
+	}
+	if failed > 0 {
+		res.OK = false
+		res.Problem = fmt.Sprintf("%d of %d streams have no closing message, so consume --verify "+
+			"cannot judge their ends: %v", failed, len(p.streams.ended), last)
+	}
+}
+
+func (p *producer) closeStream(ctx context.Context, ctl *control, s *stream) error {
+	stamp := measure.Stamp{
+		Run: p.streams.run, Stream: s.number, Number: s.next, Missing: s.missing,
+	}
+	h := &protocol.SendRequest{
+		Group: []byte(p.cfg.Group), Topic: []byte(s.target.topic),
+		DefaultTopic: []byte(protocol.TBW102), DefaultTopicQueues: defaultTopicQueues,
+		QueueID: s.target.queue, BornMS: time.Now().UnixMilli(), MaxReconsumeTimes: -1,
+		BrokerName: []byte(s.target.broker),
+	}
+	var res *invoke.Response
+	for {
+		one, cancel := context.WithTimeout(ctx, callTimeout)
+		var err error
+		res, err = ctl.pool.Call(one, s.target.addr, &invoke.Request{
+			Code: remoting.SendMessageV2, Header: h, Body: stamp.AppendEnd(nil),
+		})
+		cancel()
+		if err == nil && !isStored(int32(res.Code)) {
+			err = res.Err()
+		}
+		if err == nil {
+			return nil
+		}
+		t := time.NewTimer(redialFirst)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		}
+	}
+}
+
+// printProduceHeader prints the start lines of RocketMQ's benchmark producer.
+func printProduceHeader(cfg *Produce, out Output) {
+	if out.Reports == nil || out.JSON {
+		return
+	}
+	_, _ = fmt.Fprintf(out.Reports, "topic: %s, threadCount: %d, messageSize: %d, keyEnable: %v, "+
+		"propertySize: %d, tagCount: %d, traceEnable: false, aclEnable: false, "+
+		"messageQuantity: %d, delayEnable: false, delayLevel: 0, asyncEnable: true\n"+
+		"compressEnable: false, reportInterval: %d\n",
+		cfg.Topic, cfg.Connections*cfg.InFlight, cfg.Size, cfg.Keys, cfg.PropertySize, cfg.Tags,
+		cfg.Count, out.Every.Milliseconds())
+}

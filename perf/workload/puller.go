@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/net/remoting"
+	"github.com/skylarkmq/skylark/perf/measure"
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+const (
+	pullBuffer = 1 << 20
+	pullRetry  = time.Second // after a pull that was refused
+	// pullTick is how often a connection without traffic looks around.
+	pullTick = 500 * time.Millisecond
+	// pullGrace is how long an answer may come after the broker's suspend time.
+	pullGrace = 10 * time.Second
+)
+
+// consumer is one consuming run.
+type consumer struct {
+	cfg    *Consume
+	clock  measure.Clock
+	gate   measure.Gate
+	window window
+
+	stop   atomic.Bool
+	budget atomic.Int64 // messages still wanted, when Count is set
+
+	mu     sync.Mutex
+	failed []error
+}
+
+// pullQueue is one queue that is read. At most one pull of it is under way, since the next one's
+// offset stands in the answer.
+type pullQueue struct {
+	target target
+	place  measure.Place
+	next   int64
+	end    int64 // queue end as last heard of
+	asked  int64 // moment of the pull under way; 0: none
+	retry  int64 // not before this moment
+}
+
+func newPullQueue(t *target, next, end int64) *pullQueue {
+	return &pullQueue{
+		target: *t, next: next, end: end,
+		place: measure.Place{Topic: t.topic, Broker: t.broker, Queue: t.queue},
+	}
+}
+
+// puller is one connection of a consuming run, with the pulls of all its queues under way at once.
+// One goroutine owns it.
+type puller struct {
+	run     *consumer
+	addr    string
+	group   []byte
+	queues  []*pullQueue // opaque is opaqueBase + index
+	rec     *measure.Recorder
+	checker *measure.Checker // nil unless verifying
+
+	conn     net.Conn
+	in       frameBuffer
+	out      []byte
+	command  remoting.Command
+	response protocol.PullResponse
+	header   protocol.PullRequest
+}
+
+func newPuller(c *consumer, addr, group string) *puller {
+	p := &puller{
+		run: c, addr: addr, group: []byte(group), rec: measure.NewRecorder(&c.gate),
+	}
+	if c.cfg.Verify {
+		p.checker = measure.NewChecker(c.cfg.From == First)
+	}
+	return p
+}
+
+func (p *puller) connect(ctx context.Context) error {
+	d := net.Dialer{Timeout: 3 * time.Second}
+	conn, err := d.DialContext(ctx, "tcp", p.addr)
+	if err != nil {
+		return fmt.Errorf("workload: connecting to broker %s: %w", p.addr, err)
+	}
+	p.conn = conn
+	p.in.reset(pullBuffer)
+	p.out = p.out[:0]
+	for _, q := range p.queues {
+		q.asked = 0
+	}
+	return nil
+}
+
+// loop pulls until the run stops, making the connection anew when it fails.
+func (p *puller) loop(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() { p.run.stop.Store(true) })
+	defer stop()
+	wait := redialFirst
+	for {
+		err := p.pull(ctx)
+		_ = p.conn.Close()
+		if err == nil || p.run.stop.Load() {
+			return
+		}
+		for {
+			t := time.NewTimer(wait)
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				t.Stop()
+				return
+			}
+			wait = min(2*wait, redialMost)
+			if err := p.connect(ctx); err == nil {
+				break
+			}
+		}
+	}
+}
+
+// pull keeps a pull of each queue under way. nil: the run stopped or there is no more to read.
+func (p *puller) pull(ctx context.Context) error {
+	// A read that waits for a long poll ends with the run.
+	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	tick := int64(0)
+	for !p.run.stop.Load() {
+		if p.run.cfg.UntilEnd && p.drained() {
+			return nil
+		}
+		now := p.run.clock.Now()
+		p.ask(now)
+		if len(p.out) > 0 {
+			_ = p.conn.SetWriteDeadline(time.Now().Add(pullGrace))
+			if _, err := p.conn.Write(p.out); err != nil {
+				return err
+			}
+			p.out = p.out[:0]
+		}
+		if tick < now+int64(pullTick) {
+			tick = now + 2*int64(pullTick)
+			_ = p.conn.SetReadDeadline(p.run.clock.Wall(tick))
+		}
+		err := p.in.fill(p.conn)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			tick = 0
+			if p.silent() {
+				return errSilent
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		if err := p.answers(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drained reports whether every queue was read to the end it had when last heard of.
+func (p *puller) drained() bool {
+	for _, q := range p.queues {
+		if q.next < q.end {
+			return false
+		}
+	}
+	return true
+}
+
+// silent reports whether a pull has no answer long after its suspend time.
+func (p *puller) silent() bool {
+	limit := p.run.clock.Now() - int64(p.run.cfg.Suspend) - int64(pullGrace)
+	for _, q := range p.queues {
+		if q.asked != 0 && q.asked < limit {
+			return true
+		}
+	}
+	return false
+}
+
+// ask appends a pull for each queue that has none under way.
+func (p *puller) ask(now int64) {
+	for i, q := range p.queues {
+		if q.asked != 0 || q.retry > now || p.run.cfg.UntilEnd && q.next >= q.end {
+			continue
+		}
+		q.asked = now
+		p.appendPull(i, q)
+	}
+}
+
+func (p *puller) appendPull(at int, q *pullQueue) {
+	cfg := p.run.cfg
+	flags := protocol.PullSuspend | protocol.PullSubscription
+	h := &p.header
+	*h = protocol.PullRequest{
+		Group: p.group, Topic: []byte(q.target.topic), QueueID: q.target.queue,
+		QueueOffset: q.next, MaxMessages: int32(cfg.PullBatch), SysFlag: flags,
+		SuspendMS: time.Duration(cfg.Suspend).Milliseconds(), Subscription: subscriptionAll,
+		MaxBytes: -1, RequestSource: -1, BrokerName: []byte(q.target.broker),
+	}
+	if cfg.Filter != "" {
+		h.Subscription = []byte(cfg.Filter)
+	}
+	if cfg.Commit {
+		h.SysFlag |= protocol.PullCommitOffset
+		h.CommitOffset = q.next
+	}
+	rh := remoting.NewRequest(remoting.PullMessage, remoting.Opaque(opaqueBase+at))
+	if cfg.Binary {
+		rh.Serialize = remoting.Binary
+	}
+	e := remoting.Begin(p.out, rh)
+	h.AppendFields(&e)
+	p.out = e.End(nil)
+}
+
+var subscriptionAll = []byte("*") // read only
+
+// answers handles every complete frame that was read.
+func (p *puller) answers() error {
+	now := p.run.clock.Now()
+	wallMS := p.run.clock.Wall(now).UnixMilli()
+	open := p.rec.Begin()
+	defer p.rec.End()
+	for {
+		frame, err := p.in.next()
+		if err != nil {
+			return err
+		}
+		if frame == nil {
+			return nil
+		}
+		if err := p.command.Decode(frame); err != nil {
+			return err
+		}
+		at := int(p.command.Opaque) - opaqueBase
+		if !p.command.IsResponse() {
+			continue // a request of the broker
+		}
+		if at < 0 || at >= len(p.queues) || p.queues[at].asked == 0 {
+			return fmt.Errorf("workload: opaque %d: %w", p.command.Opaque, errAlien)
+		}
+		if err := p.answerLocked(p.queues[at], now, wallMS, open); err != nil {
+			return err
+		}
+	}
+}
+
+// answerLocked takes the answer of one pull.
+func (p *puller) answerLocked(q *pullQueue, now, wallMS int64, open bool) error {
+	asked := q.asked
+	q.asked = 0
+	code := remoting.ResponseCode(p.command.Code)
+	switch code {
+	case remoting.Success, remoting.PullNotFound, remoting.PullRetryImmediately,
+		remoting.PullOffsetMoved:
+	default:
+		p.rec.FailedLocked(0, 1)
+		q.retry = now + int64(pullRetry)
+		return nil
+	}
+	if err := p.response.Decode(&p.command); err != nil {
+		return err
+	}
+	q.end = p.response.MaxOffset
+	if code == remoting.Success {
+		if open {
+			p.rec.PulledLocked()
+		}
+		if err := p.recordsLocked(q, p.command.Body, wallMS, open); err != nil {
+			return err
+		}
+	} else if p.response.NextOffset == q.next && now-asked < int64(time.Millisecond) {
+		q.retry = now + int64(10*time.Millisecond) // the broker does not hold pulls: do not spin
+	}
+	q.next = p.response.NextOffset
+	return nil
+}
+
+// recordsLocked counts, and with a checker judges, the records of one answer where they lie.
+func (p *puller) recordsLocked(q *pullQueue, body []byte, wallMS int64, open bool) error {
+	for len(body) > 0 {
+		v, err := record.Parse(body)
+		if err != nil {
+			return fmt.Errorf("workload: queue %s: record behind offset %d: %w", q.place, q.next, err)
+		}
+		size := int64(v.TotalSize())
+		body = body[size:]
+		if p.run.cfg.Count > 0 && p.run.budget.Add(-1) < 0 {
+			p.run.stop.Store(true)
+			return nil
+		}
+		if p.checker != nil {
+			p.checker.Offset(q.place, int64(v.QueueOffset()))
+			p.checker.Body(q.place, v.Body(), v.CheckCRC())
+		}
+		if open {
+			p.rec.ReceivedLocked(size, (wallMS-v.StoreMS())*1e6, (wallMS-v.BornMS())*1e6)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/skylarkmq/skylark/perf/measure"
+)
+
+// Bounds that keep a mistyped setting from taking the machine down.
+const (
+	connectionsMax = 10_000
+	inFlightMax    = 8_192 // a connection; more could fill both socket buffers and lock up
+	batchMax       = 16_384
+	frameMax       = 16 << 20
+)
+
+// Duration is a time.Duration that JSON shows as text, as "10s".
+type Duration time.Duration
+
+// MarshalJSON writes the duration as text.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
+
+// Output says where and how reports go.
+type Output struct {
+	// Reports receives header, report lines and the final line. Nil: nowhere.
+	Reports io.Writer
+	JSON    bool          // one object per line
+	Live    bool          // one line that is written over, for a terminal
+	Every   time.Duration // between reports; 0: RocketMQ's 10 s, or 1 s when Live
+}
+
+// Produce are the settings of a producing run. Zero values mean the defaults of DefaultProduce only
+// where said so.
+type Produce struct {
+	NameServers []string `json:"name_servers"`
+	Topic       string   `json:"topic"`
+	// Topics above 1 spreads over Topic-0, Topic-1 and so on.
+	Topics int `json:"topics"`
+	// Queues is how many queues of each topic are used, and wanted of a topic created by this run;
+	// 0: all.
+	Queues       int      `json:"queues"`
+	Group        string   `json:"group"`
+	Connections  int      `json:"connections"`
+	InFlight     int      `json:"in_flight"` // requests of a connection without an answer
+	Rate         float64  `json:"rate"`      // messages a second over all connections; 0: closed loop
+	Size         int      `json:"size"`      // bytes of each body
+	Batch        int      `json:"batch"`     // messages of a request
+	Tags         int      `json:"tags"`      // distinct tags; 0: none
+	Keys         bool     `json:"keys"`      // a key for each message
+	PropertySize int      `json:"property_size"`
+	Binary       bool     `json:"binary_header"` // ROCKETMQ header form instead of JSON
+	Warmup       Duration `json:"warmup"`
+	Duration     Duration `json:"duration"` // after warm-up; 0: until Count or the context ends
+	Count        int64    `json:"count"`    // messages in all, warm-up included; 0: no limit
+	Timeout      Duration `json:"timeout"`  // for an answer; then the connection is made anew
+	BrokerPID    int      `json:"broker_pid,omitempty"`
+	Verify       bool     `json:"verify"` // number each message, with a checksum
+}
+
+// DefaultProduce returns RocketMQ's benchmark defaults where it has any: 128 bytes, 64 in flight on
+// one connection, group benchmark_producer.
+func DefaultProduce() Produce {
+	return Produce{
+		NameServers: []string{"127.0.0.1:9876"}, Topic: "BenchmarkTest", Topics: 1,
+		Group: "benchmark_producer", Connections: 1, InFlight: 64, Size: 128, Batch: 1,
+		Timeout: Duration(3 * time.Second),
+	}
+}
+
+func (p *Produce) check() error {
+	var errs []error
+	bad := func(cond bool, format string, args ...any) {
+		if cond {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	bad(len(p.NameServers) == 0, "no name server")
+	bad(p.Topic == "", "no topic")
+	bad(p.Topics < 1, "topics is %d, at least 1 is needed", p.Topics)
+	bad(p.Queues < 0, "queues is negative")
+	bad(p.Connections < 1 || p.Connections > connectionsMax,
+		"connections is %d, want 1 to %d", p.Connections, connectionsMax)
+	bad(p.InFlight < 1 || p.InFlight > inFlightMax,
+		"in-flight is %d, want 1 to %d", p.InFlight, inFlightMax)
+	bad(p.Rate < 0, "rate is negative")
+	bad(p.Size < 1, "size is %d, a message has at least 1 byte", p.Size)
+	bad(p.Batch < 1 || p.Batch > batchMax, "batch is %d, want 1 to %d", p.Batch, batchMax)
+	bad((p.Size+p.PropertySize+256)*p.Batch > frameMax,
+		"%d messages of %d bytes do not fit a frame of 16 MiB", p.Batch, p.Size)
+	bad(p.Tags < 0 || p.PropertySize < 0, "tags and property size are not negative")
+	bad(p.PropertySize > 30_000, "property size is %d, at most 30000 fit", p.PropertySize)
+	bad(p.Timeout <= 0, "timeout must be positive")
+	bad(p.Verify && p.Size < measure.StampSize,
+		"verify needs a size of at least %d bytes, not %d", measure.StampSize, p.Size)
+	if len(errs) > 0 {
+		return fmt.Errorf("workload: settings of produce: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+func (p *Produce) topics() []string { return topicNames(p.Topic, p.Topics) }
+
+func topicNames(topic string, n int) []string {
+	if n == 1 {
+		return []string{topic}
+	}
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-%d", topic, i)
+	}
+	return names
+}
+
+// Start is where a consuming run begins in each queue.
+type Start string
+
+// The starts.
+const (
+	First  Start = "first"  // the oldest message there is
+	Last   Start = "last"   // what comes from now on
+	Stored Start = "stored" // the group's stored offset, First without one
+)
+
+// Consume are the settings of a consuming run.
+type Consume struct {
+	NameServers []string `json:"name_servers"`
+	Topic       string   `json:"topic"`
+	Topics      int      `json:"topics"`
+	Queues      int      `json:"queues"` // of each topic; 0: all
+	Group       string   `json:"group"`
+	// Groups above 1 reads everything that often, as Group-0, Group-1 and so on.
+	Groups      int      `json:"groups"`
+	Connections int      `json:"connections"` // of each group, and at most one for each queue
+	PullBatch   int      `json:"pull_batch"`  // messages asked for in one pull
+	Filter      string   `json:"filter"`      // tag expression; empty: all
+	From        Start    `json:"from"`
+	Commit      bool     `json:"commit"` // store offsets, carried by the pulls
+	Suspend     Duration `json:"suspend"`
+	Binary      bool     `json:"binary_header"`
+	Warmup      Duration `json:"warmup"`
+	Duration    Duration `json:"duration"`
+	Count       int64    `json:"count"`
+	UntilEnd    bool     `json:"until_end"` // stop when every queue has been read to its end
+	BrokerPID   int      `json:"broker_pid,omitempty"`
+	Verify      bool     `json:"verify"`
+	AllowSwaps  bool     `json:"allow_swaps"` // see measure.Faults.Swapped
+}
+
+// DefaultConsume returns the defaults: from the first message, 32 messages a pull as RocketMQ's
+// push consumer asks for, group benchmark_consumer.
+func DefaultConsume() Consume {
+	return Consume{
+		NameServers: []string{"127.0.0.1:9876"}, Topic: "BenchmarkTest", Topics: 1,
+		Group: "benchmark_consumer", Groups: 1, Connections: 4, PullBatch: 32, From: First,
+		Suspend: Duration(15 * time.Second),
+	}
+}
+
+func (c *Consume) check() error {
+	var errs []error
+	bad := func(cond bool, format string, args ...any) {
+		if cond {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	bad(len(c.NameServers) == 0, "no name server")
+	bad(c.Topic == "", "no topic")
+	bad(c.Topics < 1, "topics is %d, at least 1 is needed", c.Topics)
+	bad(c.Queues < 0, "queues is negative")
+	bad(c.Groups < 1, "groups is %d, at least 1 is needed", c.Groups)
+	bad(c.Connections < 1 || c.Connections > connectionsMax,
+		"connections is %d, want 1 to %d", c.Connections, connectionsMax)
+	bad(c.PullBatch < 1, "pull batch is %d, at least 1 is needed", c.PullBatch)
+	bad(c.From != First && c.From != Last && c.From != Stored,
+		"from is %q, want first, last or stored", c.From)
+	bad(c.Suspend < 0, "suspend is negative")
+	filtered := c.Filter != "" && strings.TrimSpace(c.Filter) != "*"
+	bad(c.Verify && filtered, "verify needs every message: it cannot go with a filter")
+	bad(c.Verify && c.Groups > 1, "verify needs one group, not %d", c.Groups)
+	if len(errs) > 0 {
+		return fmt.Errorf("workload: settings of consume: %w", errors.Join(errs...))
+	}
+	return nil
+}

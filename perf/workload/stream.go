@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/skylarkmq/skylark/perf/measure"
+)
+
+// stream numbers what one life of a connection sends to one queue. next belongs to the goroutine
+// that writes; the rest to the one that reads answers, except floor, which both see.
+type stream struct {
+	number uint32
+	target target
+	next   uint64
+	floor  atomic.Uint64 // every number below was answered
+
+	answered map[uint64]uint64 // count by first number, of answers above floor
+	missing  []measure.Range   // refused, or without an answer when the connection died
+}
+
+// done marks numbers as answered and moves the floor.
+func (s *stream) done(first, count uint64) {
+	floor := s.floor.Load()
+	if first != floor {
+		s.answered[first] = count
+		return
+	}
+	floor += count
+	for len(s.answered) > 0 {
+		n, ok := s.answered[floor]
+		if !ok {
+			break
+		}
+		delete(s.answered, floor)
+		floor += n
+	}
+	s.floor.Store(floor)
+}
+
+func (s *stream) miss(first, count uint64) {
+	if n := len(s.missing); n > 0 && s.missing[n-1].First+s.missing[n-1].Count == first {
+		s.missing[n-1].Count += count
+		return
+	}
+	s.missing = append(s.missing, measure.Range{First: first, Count: count})
+}
+
+// streams hands out stream numbers of a run and keeps those that ended with their connection, so
+// that each gets its closing message.
+type streams struct {
+	run uint64
+
+	mu    sync.Mutex
+	last  uint32
+	ended []*stream
+}
+
+// open starts one stream for each target.
+func (ss *streams) open(targets []target) []*stream {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	list := make([]*stream, len(targets))
+	for i := range targets {
+		ss.last++
+		list[i] = &stream{number: ss.last, target: targets[i], answered: map[uint64]uint64{}}
+	}
+	return list
+}
+
+// close keeps the streams of a connection that is gone.
+func (ss *streams) close(list []*stream) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for _, s := range list {
+		if s.next > 0 {
+			ss.ended = append(ss.ended, s)
+		}
+	}
+}
