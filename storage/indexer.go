@@ -150,24 +150,34 @@ func (x *indexer) indexOne(at record.PhysicalOffset) (record.PhysicalOffset, err
 	if err != nil {
 		return nextSegment, nil
 	}
-	size, blank, ok := record.PeekSize(head.Mem)
+	_, blank, _ := record.PeekSize(head.Mem)
 	head.Release()
 	if blank {
 		return nextSegment, nil
 	}
-	if !ok || size < record.MinSize {
-		return 0, fmt.Errorf("storage: index: no record at %d", at)
-	}
-	region, err := s.log.Region(at, size)
+	region, err := s.RecordAt(at)
 	if err != nil {
-		return 0, fmt.Errorf("storage: index record at %d: %w", at, err)
+		return x.skipDamage(at, nextSegment), nil
 	}
 	defer region.Release()
 	v, err := record.Parse(region.Mem)
 	if err != nil {
 		return 0, fmt.Errorf("storage: index record at %d: %w", at, err)
 	}
-	return at + record.PhysicalOffset(size), x.index.Put(v, at)
+	return at + record.PhysicalOffset(v.TotalSize()), x.index.Put(v, at)
+}
+
+// skipDamage returns where the next record begins behind a place without one, which recovery passed
+// over because it was told to (Config.RecoverSkip).
+func (x *indexer) skipDamage(at, limit record.PhysicalOffset) record.PhysicalOffset {
+	for at++; at < limit; at++ {
+		region, err := x.store.RecordAt(at)
+		if err == nil {
+			region.Release()
+			return at
+		}
+	}
+	return limit
 }
 
 // catchUp waits until everything visible now is indexed, or the time is over.

@@ -50,6 +50,7 @@ type recovery struct {
 	again   bool                  // a queue misses records from before the scan
 	records int64
 	units   int64
+	blanked int64
 	lastAt  record.PhysicalOffset
 	lastMS  int64
 	buf     []byte
@@ -90,6 +91,9 @@ func (s *Store) recover(clean bool) error {
 		s.cfg.Notice("queues miss messages of the log, all of it is dispatched again", "path",
 			s.path("consumequeue"), "from", oldest)
 		r.again, r.whole, r.from, r.limit = false, true, oldest, end
+		for _, q := range s.queues.All() {
+			q.Mark = 0
+		}
 		// After a clean stop the older part was intact: only its structure is looked at again.
 		if _, err := s.log.Recover(oldest, !clean, r.visit); err != nil && err != (errEnough{}) {
 			return err
@@ -105,7 +109,7 @@ func (s *Store) recover(clean bool) error {
 	s.next, s.lastAt, s.lastMS = end, r.lastAt, r.lastMS
 	s.dispatched.Store(int64(end))
 	s.recovered = RecoveryInfo{
-		Clean: clean, From: r.from, Records: r.records, Units: r.units, Cut: cut,
+		Clean: clean, From: r.from, Records: r.records, Units: r.units, Cut: cut + r.blanked,
 		Took: time.Since(began),
 	}
 	return s.settle()
@@ -304,6 +308,20 @@ func (r *recovery) put(topic []byte, queue int32, at record.QueueOffset, u consu
 	}
 	if outcome == consumequeue.Added {
 		r.units++
+	}
+	return r.saw(q, at)
+}
+
+// saw notes that the scan has come by the record of a unit, which Queue.Mark keeps as the offset
+// behind it. Units that it should have come by on the way, and did not, lose their record's place.
+func (r *recovery) saw(q *consumequeue.Queue, at record.QueueOffset) error {
+	seen := record.QueueOffset(q.Mark)
+	if at > seen {
+		n, err := q.Blank(seen, at, r.from)
+		if err != nil {
+			return err
+		}
+		r.blanked += n
 	}
 	q.Mark = max(q.Mark, uint64(at)+1)
 	return nil

@@ -271,3 +271,29 @@ func (q *Queue) TruncateBehind(seen record.QueueOffset, from record.PhysicalOffs
 	}
 	return int64(written - at), q.Truncate(at)
 }
+
+// Blank makes fillers of the units of [max(seen, first), at) whose record should lie at or behind
+// from, but was not seen there: the log does not have it any more. It returns how many.
+func (q *Queue) Blank(seen, at record.QueueOffset, from record.PhysicalOffset) (n int64, err error) {
+	size := q.set.cfg.FileSize
+	for at--; at >= seen; at-- {
+		u, ok := q.unitAt(at)
+		if !ok || !u.Filler() && u.At < from {
+			break
+		}
+		if u.Filler() {
+			continue
+		}
+		pos := int64(at) * UnitSize
+		s, err := q.acquire(pos-pos%size, false)
+		if err != nil {
+			return n, fmt.Errorf("consumequeue: blank unit %d of queue %s: %w", at, q.id, err)
+		}
+		Unit{Size: fillerSize}.Encode(s.mem[pos%size:])
+		s.release()
+		q.flushed.Store(min(q.flushed.Load(), int64(at)))
+		q.set.addDirty(q)
+		n++
+	}
+	return n, nil
+}
