@@ -55,8 +55,8 @@ func (l *Log) Reserve(size int) (dst []byte, at record.PhysicalOffset, err error
 	return dst, at, nil
 }
 
-// Publish makes everything below end readable and due for flushing. end is the end of a reservation;
-// storeMS is the store time of the last record before it. It does not block.
+// Publish makes everything below end readable and due for flushing. end is the end of a
+// reservation; storeMS is the store time of the last record before it. It does not block.
 func (l *Log) Publish(end record.PhysicalOffset, storeMS int64) {
 	a := &l.app
 	if was := l.wrote.Load(); int64(end) <= was || int64(end) > a.cursor {

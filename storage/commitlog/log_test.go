@@ -236,7 +236,8 @@ func TestFullDisk(t *testing.T) {
 			break
 		}
 	}
-	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), segmentPath(dir, segmentSize)) {
+	path := segmentPath(dir, segmentSize)
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), path) {
 		t.Errorf("full disk: %v", err)
 	}
 	full.Store(false)

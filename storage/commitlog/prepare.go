@@ -126,10 +126,15 @@ func (l *Log) populateAhead() {
 	}
 }
 
-// create makes the segment at base, with its first pages.
+// create makes the segment at base, with its first pages. Its length and name are durable before it
+// is used: a power loss must not leave a shorter or missing segment in front of a later one.
 func (l *Log) create(base int64) (*segment, error) {
 	file, err := mappedfile.Create(l.cfg.FS, l.path(base), int(l.size))
 	if err != nil {
+		return nil, err
+	}
+	if err := file.SyncAll(); err != nil {
+		_ = file.Delete()
 		return nil, err
 	}
 	for {

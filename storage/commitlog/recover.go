@@ -41,12 +41,12 @@ type walk struct {
 // at and behind from, and returns the end of the log, where Truncate cuts it. The view is valid
 // during the call. With check it compares check sums, too.
 //
-// A record is valid when its lengths agree, its body matches its check sum, and it says that it lies
-// where it lies; the last is what keeps old bytes of a reused or copied file out. The log ends in
-// front of the first place without one, if no valid record follows: a torn tail nobody was promised.
-// If one follows the result is a *CorruptionError, unless pages of zeros show that a power loss kept
-// later pages and lost earlier ones (see Config.CleanStop). A last record whose text ends in zeros
-// is torn as well, though its check sum, which covers the body alone, matches.
+// A record is valid when its lengths agree, its body matches its check sum, and it says that it
+// lies where it lies; the last is what keeps old bytes of a reused or copied file out. The log ends
+// in front of the first place without one, if no valid record follows: a torn tail nobody was
+// promised. If one follows the result is a *CorruptionError, unless pages of zeros show that a power
+// loss kept later pages and lost earlier ones (see Config.CleanStop). A last record whose text ends
+// in zeros is torn as well, though its check sum, which covers the body alone, matches.
 //
 // An error of visit ends the walk and is returned as it is.
 func (l *Log) Recover(
@@ -88,16 +88,9 @@ func (w *walk) segment(index int, at int64) (next int64, i int, done bool, err e
 			return seg.base + w.log.size, index + 1, false, nil
 		}
 		size := int64(v.TotalSize())
-		if reason == "" && v.LooksTorn() {
-			reason, err = w.tornReason(index, at+size)
-			if err != nil {
+		if reason == "" {
+			if v, reason, err = w.torn(seg, at, v); err != nil {
 				return at, index, true, err
-			}
-			if reason == "" { // the search has reused the buffer
-				v, _, err = w.valid(seg, at)
-				if err != nil {
-					return at, index, true, err
-				}
 			}
 		}
 		if reason != "" {
@@ -170,22 +163,37 @@ func (w *walk) valid(seg *segment, at int64) (v record.View, reason string, err 
 	return v, "", nil
 }
 
-// tornReason decides about a record that looks torn and ends at next: it is, if nothing follows.
-func (w *walk) tornReason(index int, next int64) (string, error) {
-	seg := w.segs[index]
-	_, reason, err := w.valid(seg, next)
-	if err != nil || reason == "" || reason == reasonBlank {
-		return "", err
+// torn decides about a valid record that may lack pages, since its check sum covers the body alone:
+// it is torn when its properties have a zero byte at the very end of a page, and when it looks torn
+// and nothing valid follows at once. It returns the view again, as it may read on.
+func (w *walk) torn(seg *segment, at int64, v record.View) (record.View, string, error) {
+	b, pos := v.Bytes(), int(at-seg.base)
+	props := pos + len(b) - len(v.Properties())
+	clean := w.log.cfg.CleanStop
+	for edge := (props/vfs.PageSize + 1) * vfs.PageSize; edge <= pos+len(b); edge += vfs.PageSize {
+		if b[edge-1-pos] == 0 && !clean {
+			return v, reasonTorn, nil
+		}
 	}
-	if _, _, found, err := w.search(index, next); found || err != nil {
-		return "", err
+	if !v.LooksTorn() {
+		return v, "", nil
 	}
-	return reasonTorn, nil
+	_, reason, err := w.valid(seg, at+int64(len(b)))
+	if err != nil {
+		return v, "", err
+	}
+	if reason != "" && reason != reasonBlank {
+		return v, reasonTorn, nil
+	}
+	v, _, err = w.valid(seg, at)
+	return v, "", err
 }
 
 // damaged decides what an invalid place means. done: the log ends here. Else the walk goes on at
 // next, in segment number i.
-func (w *walk) damaged(index int, at int64, reason string) (next int64, i int, done bool, err error) {
+func (w *walk) damaged(index int, at int64, reason string) (
+	next int64, i int, done bool, err error,
+) {
 	l, seg := w.log, w.segs[index]
 	next, i, found, err := w.search(index, at+1)
 	if err != nil || !found {
@@ -193,10 +201,10 @@ func (w *walk) damaged(index int, at int64, reason string) (next int64, i int, d
 	}
 	lost := false
 	if !l.cfg.CleanStop && next-at <= l.size+lostMax {
-		lost, err = w.pageLost(index, at, next)
-		if err != nil {
+		if lost, err = w.pageLost(index, at, next); err != nil {
 			return at, index, true, err
 		}
+		lost = lost || reason == reasonTorn
 	}
 	switch {
 	case at < w.from:
