@@ -165,3 +165,117 @@ func (h *ChangeInvisibleResponse) AppendFields(e *remoting.Encoder) {
 	e.Int("invisibleTime", h.InvisibleMS)
 	e.Int("reviveQid", int64(h.ReviveQueueID))
 }
+
+// PeekRequest is the header of PeekMessage.
+type PeekRequest struct {
+	Group, Topic string
+	QueueID      int32
+	MaxMessages  int32
+}
+
+// Decode reads the fields.
+func (h *PeekRequest) Decode(c *remoting.Command) error {
+	r := fieldsOf(c)
+	*h = PeekRequest{
+		Group: r.text("consumerGroup"), Topic: r.text("topic"), QueueID: r.int32("queueId"),
+		MaxMessages: r.int32("maxMsgNums"),
+	}
+	return r.result()
+}
+
+// AppendFields writes the fields.
+func (h *PeekRequest) AppendFields(e *remoting.Encoder) {
+	e.String("consumerGroup", h.Group)
+	e.String("topic", h.Topic)
+	e.Int("queueId", int64(h.QueueID))
+	e.Int("maxMsgNums", int64(h.MaxMessages))
+}
+
+// NotificationRequest is the header of Notification.
+type NotificationRequest struct {
+	Group, Topic   string
+	QueueID        int32
+	PollMS, BornMS int64
+	Order          *bool
+	AttemptID      string
+	Expression     string
+	ExpressionType string
+}
+
+// Decode reads the fields.
+func (h *NotificationRequest) Decode(c *remoting.Command) error {
+	r := fieldsOf(c)
+	*h = NotificationRequest{
+		Group: r.text("consumerGroup"), Topic: r.text("topic"), QueueID: r.int32("queueId"),
+		PollMS: r.int64("pollTime"), BornMS: r.int64("bornTime"), Order: r.optBool("order"),
+		AttemptID: r.optText("attemptId"), Expression: r.optText("exp"),
+		ExpressionType: r.optText("expType"),
+	}
+	return r.result()
+}
+
+// AppendFields writes the fields.
+func (h *NotificationRequest) AppendFields(e *remoting.Encoder) {
+	e.String("consumerGroup", h.Group)
+	e.String("topic", h.Topic)
+	e.Int("queueId", int64(h.QueueID))
+	e.Int("pollTime", h.PollMS)
+	e.Int("bornTime", h.BornMS)
+	optBool(e, "order", h.Order)
+	optString(e, "attemptId", h.AttemptID)
+	optString(e, "exp", h.Expression)
+	optString(e, "expType", h.ExpressionType)
+}
+
+// NotificationResponse is the header of the answer.
+type NotificationResponse struct{ HasMsg, PollingFull bool }
+
+// Decode reads the fields.
+func (h *NotificationResponse) Decode(c *remoting.Command) error {
+	r := fieldsOf(c)
+	h.HasMsg, h.PollingFull = r.bool("hasMsg"), r.bool("pollingFull")
+	return nil
+}
+
+// AppendFields writes the fields.
+func (h *NotificationResponse) AppendFields(e *remoting.Encoder) {
+	e.Bool("hasMsg", h.HasMsg)
+	e.Bool("pollingFull", h.PollingFull)
+}
+
+// PollingInfoRequest is the header of PollingInfo.
+type PollingInfoRequest struct {
+	Group, Topic string
+	QueueID      int32
+}
+
+// Decode reads the fields.
+func (h *PollingInfoRequest) Decode(c *remoting.Command) error {
+	r := fieldsOf(c)
+	*h = PollingInfoRequest{
+		Group: r.text("consumerGroup"), Topic: r.text("topic"), QueueID: r.int32("queueId"),
+	}
+	return r.result()
+}
+
+// AppendFields writes the fields.
+func (h *PollingInfoRequest) AppendFields(e *remoting.Encoder) {
+	e.String("consumerGroup", h.Group)
+	e.String("topic", h.Topic)
+	e.Int("queueId", int64(h.QueueID))
+}
+
+// PollingInfoResponse is the header of the answer.
+type PollingInfoResponse struct{ PollingNum int32 }
+
+// Decode reads the field.
+func (h *PollingInfoResponse) Decode(c *remoting.Command) error {
+	r := fieldsOf(c)
+	h.PollingNum = r.int32("pollingNum")
+	return r.result()
+}
+
+// AppendFields writes the field.
+func (h *PollingInfoResponse) AppendFields(e *remoting.Encoder) {
+	e.Int("pollingNum", int64(h.PollingNum))
+}

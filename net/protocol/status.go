@@ -234,7 +234,6 @@ type HARuntimeInfo struct {
 
 // HAClientRuntimeInfo is a slave's side of replication.
 type HAClientRuntimeInfo struct {
-	ActivateTime            int64  `json:"activateTime"`
 	LastReadTimestamp       int64  `json:"lastReadTimestamp"`
 	LastWriteTimestamp      int64  `json:"lastWriteTimestamp"`
 	MasterAddr              string `json:"masterAddr,omitempty"`

@@ -29,7 +29,7 @@ var ErrBody = errors.New("malformed body")
 // adds, begins with RocketMQ's defaults for its type.
 //
 // No text is malformed: a required body is missing. The error wraps ErrBody and names the member.
-// It does not decide by length alone what to reserve; memory stays a small multiple of the text.
+// Memory grows with the text, never by a number in it.
 func Unmarshal(data []byte, v any) error {
 	target := reflect.ValueOf(v)
 	if target.Kind() != reflect.Pointer || target.IsNil() {

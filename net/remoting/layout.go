@@ -23,14 +23,14 @@ const (
 	offHeaderLen = 5 // uint24, bytes of the header
 	offHeader    = 8 // the header, then the body up to the end of the frame
 
-	lengthSize    = offMark
-	markSize      = offHeader - offMark
-	headerLenMax  = 1<<24 - 1
-	remarkLenMax  = 32 << 10 // bytes of a remark that the Encoder writes; the rest is cut off
-	fieldsMax     = 4096     // extension fields of one command
-	scratchKeep   = 64 << 10 // bytes of scratch that a Command keeps between frames
-	fieldsKeep    = 256      // fields whose space a Command keeps between frames
-	binaryNameMax = 1<<15 - 1
+	lengthSize   = offMark
+	markSize     = offHeader - offMark
+	headerLenMax = 1<<24 - 1
+	remarkLenMax = 32 << 10 // bytes of a remark that the Encoder writes; the rest is cut off
+	fieldsMax    = 4096     // extension fields of one command
+	scratchKeep  = 64 << 10 // bytes of scratch that a Command keeps between frames
+	fieldsKeep   = 256      // fields whose space a Command keeps between frames
+	tolerantMax  = 1 << 20  // bytes of a header that the tolerant parser looks at
 )
 
 // Binary header layout. Big-endian. Positions count from the first byte of the header. The

@@ -19,6 +19,11 @@ const depthMax = 32
 func (c *Command) parseJSON(h []byte) error {
 	scratch, body := c.scratch, c.Body
 	*c = Command{Fields: c.Fields[:0], Body: body, Serialize: JSON, scratch: scratch}
+	// Trees of small members take far more memory than their text. No client writes such headers.
+	if len(h) > tolerantMax {
+		return fmt.Errorf("remoting: odd header of %d bytes, limit %d: %w",
+			len(h), tolerantMax, ErrMalformed)
+	}
 	text, err := StrictJSON(nil, h)
 	if err != nil {
 		return err
