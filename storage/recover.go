@@ -159,6 +159,11 @@ func (s *Store) scanFrom(states []consumequeue.State, clean bool) (record.Physic
 			from = 0
 		}
 	}
+	if id, lost := s.lostQueue(); lost && from > oldest {
+		s.cfg.Notice("queue ends before where it ended at the last clean stop, all messages are "+
+			"dispatched again", "topic", id.Topic, "queue", id.Queue)
+		from = oldest
+	}
 	segments := s.log.Segments()
 	for i := len(segments) - 1; i > 0; i-- {
 		if segments[i].Base > from {

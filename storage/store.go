@@ -206,6 +206,7 @@ func (s *Store) close() error {
 		}
 		keep(saveCheckpoint(s.path("checkpoint"), s.checkpoint))
 		s.checkpointMu.Unlock()
+		keep(s.saveManifest())
 	}
 	s.queues.Close()
 	if clean && first == nil {
