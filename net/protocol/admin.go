@@ -16,8 +16,8 @@ func (h *BrokerConfigResponse) Decode(c *remoting.Command) error {
 // AppendFields writes the field.
 func (h *BrokerConfigResponse) AppendFields(e *remoting.Encoder) { e.String("version", h.Version) }
 
-// ExchangeHAInfoRequest is the header of ExchangeBrokerHAInfo and of its answer. Without any field a
-// master is asked for its own.
+// ExchangeHAInfoRequest is the header of ExchangeBrokerHAInfo and of its answer. Without any field
+// a master is asked for its own.
 type ExchangeHAInfoRequest struct {
 	MasterHAAddress   string
 	MasterFlushOffset int64 // -1: absent
@@ -151,7 +151,8 @@ type ACLRequest struct{ Subject, PolicyType, Resource string }
 func (h *ACLRequest) Decode(c *remoting.Command) error {
 	r := fieldsOf(c)
 	*h = ACLRequest{
-		Subject: r.text("subject"), PolicyType: r.optText("policyType"), Resource: r.optText("resource"),
+		Subject: r.text("subject"), PolicyType: r.optText("policyType"),
+		Resource: r.optText("resource"),
 	}
 	return r.result()
 }

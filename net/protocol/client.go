@@ -56,7 +56,9 @@ func (h *ConsumerListRequest) Decode(c *remoting.Command) error {
 }
 
 // AppendFields writes the field.
-func (h *ConsumerListRequest) AppendFields(e *remoting.Encoder) { e.String("consumerGroup", h.Group) }
+func (h *ConsumerListRequest) AppendFields(e *remoting.Encoder) {
+	e.String("consumerGroup", h.Group)
+}
 
 // NotifyConsumerIDsChangedRequest is the header of NotifyConsumerIDsChanged.
 type NotifyConsumerIDsChangedRequest = ConsumerListRequest
@@ -138,7 +140,8 @@ func (h *ReplyPush) Decode(c *remoting.Command) error {
 		Group: r.text("producerGroup"), Topic: r.text("topic"),
 		DefaultTopic:       r.optText("defaultTopic"),
 		DefaultTopicQueues: r.optInt32("defaultTopicQueueNums", 0), QueueID: r.int32("queueId"),
-		SysFlag: r.int32("sysFlag"), Flag: r.optInt32("flag", 0), BornMS: r.optInt64("bornTimestamp", 0),
+		SysFlag: r.int32("sysFlag"), Flag: r.optInt32("flag", 0),
+		BornMS:  r.optInt64("bornTimestamp", 0),
 		StoreMS: r.optInt64("storeTimestamp", 0), BornHost: r.optText("bornHost"),
 		StoreHost: r.optText("storeHost"), Properties: r.optText("properties"),
 		ReconsumeTimes: r.optInt32("reconsumeTimes", 0), UnitMode: r.bool("unitMode"),

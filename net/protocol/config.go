@@ -79,8 +79,9 @@ type TopicConfig struct {
 // setDefaults sets what RocketMQ's TopicConfig begins with.
 func (c *TopicConfig) setDefaults() {
 	*c = TopicConfig{
-		Perm: PermRead | PermWrite, ReadQueueNums: 16, WriteQueueNums: 16, TopicFilterType: SingleTag,
-		Attributes: map[string]string{},
+		Perm: PermRead | PermWrite, ReadQueueNums: 16, WriteQueueNums: 16,
+		TopicFilterType: SingleTag,
+		Attributes:      map[string]string{},
 	}
 }
 

@@ -226,8 +226,8 @@ func compareBodies(t *testing.T, r *recorded, v any) {
 	}
 }
 
-// normal parses JSON of the dialect. Numbers become text in one spelling, keys that are JSON objects
-// lose their order, sets their order, and null members disappear.
+// normal parses JSON of the dialect. Numbers become text in one spelling, keys that are JSON
+// objects lose their order, sets their order, and null members disappear.
 func normal(t *testing.T, text []byte) any {
 	t.Helper()
 	strict, err := remoting.StrictJSON(nil, text)

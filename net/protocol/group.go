@@ -93,7 +93,8 @@ type ConsumeStatsRequest struct {
 func (h *ConsumeStatsRequest) Decode(c *remoting.Command) error {
 	r := fieldsOf(c)
 	*h = ConsumeStatsRequest{
-		Group: r.text("consumerGroup"), Topic: r.optText("topic"), TopicList: r.optText("topicList"),
+		Group: r.text("consumerGroup"), Topic: r.optText("topic"),
+		TopicList: r.optText("topicList"),
 	}
 	return r.result()
 }
@@ -180,7 +181,8 @@ func (h *ResetOffsetRequest) Decode(c *remoting.Command) error {
 	r := fieldsOf(c)
 	*h = ResetOffsetRequest{
 		Topic: r.text("topic"), Group: r.text("group"), Timestamp: r.int64("timestamp"),
-		Force: r.bool("isForce"), QueueID: r.optInt32("queueId", -1), Offset: r.optInt64("offset", -1),
+		Force: r.bool("isForce"), QueueID: r.optInt32("queueId", -1),
+		Offset: r.optInt64("offset", -1),
 	}
 	return r.result()
 }
@@ -228,7 +230,8 @@ type ConsumerRunningInfoRequest struct {
 func (h *ConsumerRunningInfoRequest) Decode(c *remoting.Command) error {
 	r := fieldsOf(c)
 	*h = ConsumerRunningInfoRequest{
-		Group: r.text("consumerGroup"), ClientID: r.text("clientId"), Jstack: r.bool("jstackEnable"),
+		Group: r.text("consumerGroup"), ClientID: r.text("clientId"),
+		Jstack: r.bool("jstackEnable"),
 	}
 	return r.result()
 }

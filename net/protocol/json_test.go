@@ -51,7 +51,8 @@ func TestMarshalForms(t *testing.T) {
 			`{"topicList":[]}`, `{"topicList":[]}`, `{"topicList":[]}`,
 		},
 		{
-			"bytes", protocol.BatchAck{BitSet: []byte{5, 2}, ConsumerGroup: "g", Retry: "0", Topic: "T"},
+			"bytes",
+			protocol.BatchAck{BitSet: []byte{5, 2}, ConsumerGroup: "g", Retry: "0", Topic: "T"},
 			`{"b":"BQI=","c":"g","it":0,"pt":0,"q":0,"r":"0","rq":0,"so":0,"t":"T"}`,
 			`{"b":"BQI=","c":"g","it":0,"pt":0,"q":0,"r":"0","rq":0,"so":0,"t":"T"}`,
 			`{"b":"BQI=","c":"g","it":0,"pt":0,"q":0,"r":"0","rq":0,"so":0,"t":"T"}`,

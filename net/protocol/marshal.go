@@ -21,8 +21,8 @@ import (
 // anything else is a bug and panics.
 func Marshal(v any) []byte { return marshal(v, dialect{objectKeys: true}) }
 
-// MarshalStandard returns a body for clients from V4_9_4 on: strict JSON with sorted and quoted keys,
-// "/" and all beyond ASCII escaped, integers beyond 53 bits quoted.
+// MarshalStandard returns a body for clients from V4_9_4 on: strict JSON with sorted and quoted
+// keys, "/" and all beyond ASCII escaped, integers beyond 53 bits quoted.
 func MarshalStandard(v any) []byte { return marshal(v, dialect{standard: true}) }
 
 // MarshalFastJSON returns a body with integer keys as bare numbers, as RocketMQ writes it to disk

@@ -67,7 +67,8 @@ func TestFieldMatrix(t *testing.T) {
 func TestBodyMatrix(t *testing.T) {
 	t.Parallel()
 	texts := []string{
-		"", "null", "{}", "[]", `""`, "0", "true", `{"":null}`, "[[]]", `[{}]`, "{", `{"a":`, "\x78\x9c",
+		"", "null", "{}", "[]", `""`, "0", "true", `{"":null}`, "[[]]", `[{}]`,
+		"{", `{"a":`, "\x78\x9c",
 		`{"dataVersion":[],"mqSet":{},"topicConfigTable":{"a":null},"offsetTable":{"x":{}}}`,
 		`{"offsetTable":{{}:1},"mqTable":{"{}":{}},"mqSet":[null,{"queueId":"x"}]}`,
 	}

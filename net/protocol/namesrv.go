@@ -110,7 +110,9 @@ func (h *BrokerNameRequest) Decode(c *remoting.Command) error {
 }
 
 // AppendFields writes the field.
-func (h *BrokerNameRequest) AppendFields(e *remoting.Encoder) { e.String("brokerName", h.BrokerName) }
+func (h *BrokerNameRequest) AppendFields(e *remoting.Encoder) {
+	e.String("brokerName", h.BrokerName)
+}
 
 // WipeWritePermResponse is the header of the answer to WipeWritePermOfBroker.
 type WipeWritePermResponse struct{ WipeTopicCount int32 }

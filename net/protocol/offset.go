@@ -31,9 +31,9 @@ func (h *QueryConsumerOffsetRequest) AppendFields(e *remoting.Encoder) {
 	optString(e, "bname", h.BrokerName)
 }
 
-// UpdateConsumerOffsetRequest is the header of UpdateConsumerOffset. RocketMQ answers a missing queue
-// or offset with InvalidParameter and a text of its own, after other checks, so their absence is
-// kept instead of refused.
+// UpdateConsumerOffsetRequest is the header of UpdateConsumerOffset. RocketMQ answers a missing
+// queue or offset with InvalidParameter and a text of its own, after other checks, so their absence
+// is kept instead of refused.
 type UpdateConsumerOffsetRequest struct {
 	Group, Topic string
 	QueueID      int32

@@ -13,8 +13,8 @@ const (
 	PullLite                           // sent by the lite pull consumer
 )
 
-// PullRequest is the header of PullMessage and LitePullMessage (PullMessageRequestHeader). The slices
-// are borrowed from the command that was decoded.
+// PullRequest is the header of PullMessage and LitePullMessage (PullMessageRequestHeader). The
+// slices are borrowed from the command that was decoded.
 type PullRequest struct {
 	Group, Topic   []byte
 	QueueID        int32

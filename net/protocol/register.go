@@ -110,10 +110,12 @@ func (h *QueryDataVersionResponse) Decode(c *remoting.Command) error {
 }
 
 // AppendFields writes the field.
-func (h *QueryDataVersionResponse) AppendFields(e *remoting.Encoder) { e.Bool("changed", h.Changed) }
+func (h *QueryDataVersionResponse) AppendFields(e *remoting.Encoder) {
+	e.Bool("changed", h.Changed)
+}
 
-// BrokerHeartbeatRequest is the header of BrokerHeartbeat; a controller needs the rest, for which -1
-// means absent.
+// BrokerHeartbeatRequest is the header of BrokerHeartbeat; a controller needs the rest, for which
+// -1 means absent.
 type BrokerHeartbeatRequest struct {
 	ClusterName, BrokerAddr, BrokerName string
 	BrokerID                            int64
@@ -162,8 +164,9 @@ func (h *NotifyMinBrokerIDChangeRequest) Decode(c *remoting.Command) error {
 	r := fieldsOf(c)
 	*h = NotifyMinBrokerIDChangeRequest{
 		MinBrokerID: r.optInt64("minBrokerId", -1), BrokerName: r.optText("brokerName"),
-		MinBrokerAddr: r.optText("minBrokerAddr"), OfflineBrokerAddr: r.optText("offlineBrokerAddr"),
-		HABrokerAddr: r.optText("haBrokerAddr"),
+		MinBrokerAddr:     r.optText("minBrokerAddr"),
+		OfflineBrokerAddr: r.optText("offlineBrokerAddr"),
+		HABrokerAddr:      r.optText("haBrokerAddr"),
 	}
 	return r.result()
 }

@@ -55,10 +55,12 @@ func shapes() map[remoting.RequestCode]shape {
 		remoting.SendReplyMessageV2: send,
 		remoting.PullMessage:        pull, remoting.LitePullMessage: pull,
 		remoting.QueryMessage: {
-			request: h[protocol.QueryMessageRequest](), response: h[protocol.QueryMessageResponse](),
+			request:  h[protocol.QueryMessageRequest](),
+			response: h[protocol.QueryMessageResponse](),
 		},
 		remoting.QueryConsumerOffset: {
-			request: h[protocol.QueryConsumerOffsetRequest](), response: h[protocol.OffsetResponse](),
+			request:  h[protocol.QueryConsumerOffsetRequest](),
+			response: h[protocol.OffsetResponse](),
 		},
 		remoting.UpdateConsumerOffset: {request: h[protocol.UpdateConsumerOffsetRequest]()},
 		remoting.UpdateAndCreateTopic: {request: h[protocol.CreateTopicRequest]()},
@@ -109,7 +111,8 @@ func shapes() map[remoting.RequestCode]shape {
 		},
 		remoting.DeleteKVConfig: {request: h[protocol.DeleteKVConfigRequest]()},
 		remoting.RegisterBroker: {
-			request: h[protocol.RegisterBrokerRequest](), response: h[protocol.RegisterBrokerResponse](),
+			request:     h[protocol.RegisterBrokerRequest](),
+			response:    h[protocol.RegisterBrokerResponse](),
 			requestBody: b[protocol.RegisterBrokerBody](), responseBody: b[protocol.KVTable](),
 		},
 		remoting.UnregisterBroker: {request: h[protocol.UnregisterBrokerRequest]()},
@@ -196,14 +199,16 @@ func shapes() map[remoting.RequestCode]shape {
 			request: h[protocol.GroupRequest](), responseBody: b[protocol.TopicList](),
 		},
 		remoting.GetTopicConfig: {
-			request: h[protocol.TopicConfigRequest](), responseBody: b[protocol.TopicConfigAndMapping](),
+			request:      h[protocol.TopicConfigRequest](),
+			responseBody: b[protocol.TopicConfigAndMapping](),
 		},
 		remoting.CheckRocksDBCQWriteProgress: {
 			request:      h[protocol.CheckRocksDBProgressRequest](),
 			responseBody: b[protocol.CheckRocksDBProgressBody](),
 		},
 		remoting.RecallMessage: {
-			request: h[protocol.RecallMessageRequest](), response: h[protocol.RecallMessageResponse](),
+			request:  h[protocol.RecallMessageRequest](),
+			response: h[protocol.RecallMessageResponse](),
 		},
 		remoting.QueryAssignment: {
 			requestBody:  b[protocol.QueryAssignmentRequest](),
@@ -242,7 +247,8 @@ func shapes() map[remoting.RequestCode]shape {
 		},
 		remoting.PeekMessage: {request: h[protocol.PeekRequest]()},
 		remoting.Notification: {
-			request: h[protocol.NotificationRequest](), response: h[protocol.NotificationResponse](),
+			request:  h[protocol.NotificationRequest](),
+			response: h[protocol.NotificationResponse](),
 		},
 		remoting.PollingInfo: {
 			request: h[protocol.PollingInfoRequest](), response: h[protocol.PollingInfoResponse](),

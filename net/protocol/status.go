@@ -190,13 +190,14 @@ type ConsumeStatus struct {
 	PullTPS           float64 `json:"pullTPS"`
 }
 
-// ConsumeResult is what a consumer made of a message that it was given directly. The Go client sends
-// the ordinal.
+// ConsumeResult is what a consumer made of a message that it was given directly. The Go client
+// sends the ordinal.
 type ConsumeResult string
 
 func (ConsumeResult) ordinals() []string {
 	return []string{
-		"CR_SUCCESS", "CR_LATER", "CR_ROLLBACK", "CR_COMMIT", "CR_THROW_EXCEPTION", "CR_RETURN_NULL",
+		"CR_SUCCESS", "CR_LATER", "CR_ROLLBACK", "CR_COMMIT", "CR_THROW_EXCEPTION",
+		"CR_RETURN_NULL",
 	}
 }
 

@@ -107,8 +107,9 @@ func (h *PageRequest) Decode(c *remoting.Command) error {
 	seq, limit := h.names(c.Request())
 	_, versioned := c.Fields.Get("dataVersion")
 	*h = PageRequest{
-		Seq: r.optInt32(seq, -1), MaxNum: r.optInt32(limit, -1), DataVersion: r.optText("dataVersion"),
-		Paged: versioned || r.has(seq) || r.has(limit),
+		Seq: r.optInt32(seq, -1), MaxNum: r.optInt32(limit, -1),
+		DataVersion: r.optText("dataVersion"),
+		Paged:       versioned || r.has(seq) || r.has(limit),
 	}
 	return r.result()
 }

@@ -4,8 +4,8 @@ package protocol
 
 import "github.com/skylarkmq/skylark/net/remoting"
 
-// EndTransactionRequest is the header of EndTransaction. The remark of the command may hold the text
-// of the exception that a local transaction ended with.
+// EndTransactionRequest is the header of EndTransaction. The remark of the command may hold the
+// text of the exception that a local transaction ended with.
 type EndTransactionRequest struct {
 	Topic                string // "": absent, as from the Go client
 	ProducerGroup        string
@@ -50,8 +50,8 @@ func (h *EndTransactionRequest) AppendFields(e *remoting.Encoder) {
 	}
 }
 
-// CheckTransactionStateRequest is the header of CheckTransactionState. The offsets are new with each
-// check, and only the newest pair can be ended.
+// CheckTransactionStateRequest is the header of CheckTransactionState. The offsets are new with
+// each check, and only the newest pair can be ended.
 type CheckTransactionStateRequest struct {
 	Topic                string // of half messages
 	TranStateTableOffset int64

@@ -62,7 +62,8 @@ func TestDecodeJSON(t *testing.T) {
 				HasFields: true},
 		},
 		{
-			"scalars as values", `{"extFields":{"a":1,"b":-9223372036854775808,"c":true,"d":false}}`,
+			"scalars as values",
+			`{"extFields":{"a":1,"b":-9223372036854775808,"c":true,"d":false}}`,
 			view{HasFields: true, Fields: [][2]string{
 				{"a", "1"}, {"b", "-9223372036854775808"}, {"c", "true"}, {"d", "false"},
 			}},
@@ -133,10 +134,13 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	for i, header := range []string{
 		`null`, `[]`, `"x"`, `1`, ` `, `{`, `{"code":1`, `{"code"}`, `{"code":}`, `{"code":1}x`,
-		`{"code":1}{}`, `{"code":"x"}`, `{"code":" 30"}`, `{"code":2147483648}`, `{"code":-2147483649}`,
-		`{"code":99999999999999999999}`, `{"code":true}`, `{"code":{}}`, `{code:30}`, `{"code":1 "flag":2}`,
+		`{"code":1}{}`, `{"code":"x"}`, `{"code":" 30"}`, `{"code":2147483648}`,
+		`{"code":-2147483649}`,
+		`{"code":99999999999999999999}`, `{"code":true}`, `{"code":{}}`, `{code:30}`,
+		`{"code":1 "flag":2}`,
 		`{"extFields":[]}`, `{"extFields":"x"}`, `{"extFields":{"a":"b}`, `{"extFields":{"a":tru}}`,
-		`{"remark":"\q"}`, `{"remark":"\u12"}`, `{"remark":"`, `{"x":/*`, `{"x":-}`, `{"x":1.}`, `{"x":1e}`,
+		`{"remark":"\q"}`, `{"remark":"\u12"}`,
+		`{"remark":"`, `{"x":/*`, `{"x":-}`, `{"x":1.}`, `{"x":1e}`,
 		`{"x":nulls}`, "\x00", `{"a":'b"}`,
 	} {
 		frames[header+string(rune('0'+i))] = frameOf(0, header, "")

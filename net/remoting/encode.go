@@ -35,8 +35,8 @@ type Header interface {
 
 // Encoder builds one frame at the end of a buffer. It is a value that lives on the caller's stack,
 // and it allocates only when the buffer grows. Calls come in this order: Begin, at most one Remark,
-// any number of fields, one End. Field names must not need escaping in JSON, and at most 32767
-// bytes of them and 16 MiB of header fit a frame; see End for what happens beyond.
+// any number of fields, one End. At most 16 MiB of header fit a frame; see End for what happens
+// beyond. The binary form cuts a field's name at 32767 bytes.
 type Encoder struct {
 	buf    []byte
 	head   Head
@@ -192,6 +192,7 @@ func (e *Encoder) beginField(name string) int {
 		e.openFields()
 	}
 	if e.head.Serialize == Binary {
+		name = name[:min(len(name), binaryNameMax)]
 		e.buf = binary.BigEndian.AppendUint16(e.buf, uint16(len(name)))
 		e.buf = append(e.buf, name...)
 		e.buf = append(e.buf, 0, 0, 0, 0)
@@ -201,7 +202,7 @@ func (e *Encoder) beginField(name string) int {
 		e.buf = append(e.buf, ',')
 	}
 	e.buf = append(e.buf, '"')
-	e.buf = append(e.buf, name...)
+	e.buf = appendJSONText(e.buf, name) // a relayed request has its sender's names
 	e.buf = append(e.buf, '"', ':', '"')
 	return len(e.buf)
 }

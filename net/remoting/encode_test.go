@@ -77,7 +77,8 @@ func TestEncodeStrict(t *testing.T) {
 		out := e.End(nil)
 		return string(out[8:])
 	}
-	head := `{"code":1,"flag":1,"language":"JAVA","opaque":2,"serializeTypeCurrentRPC":"JSON","version":3`
+	head := `{"code":1,"flag":1,"language":"JAVA","opaque":2,` +
+		`"serializeTypeCurrentRPC":"JSON","version":3`
 	for want, f := range map[string]func(e *remoting.Encoder){
 		head + `}`:                func(*remoting.Encoder) {},
 		head + `,"extFields":{}}`: func(e *remoting.Encoder) { e.EmptyFields() },
@@ -91,6 +92,7 @@ func TestEncodeStrict(t *testing.T) {
 			e.String("a", "")
 			e.String("b", "\x01\x1f")
 		},
+		head + `,"extFields":{"a\"\u0000":"1"}}`: func(e *remoting.Encoder) { e.Int("a\"\x00", 1) },
 	} {
 		got := build(f)
 		if got != want || !json.Valid([]byte(got)) {

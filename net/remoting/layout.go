@@ -23,14 +23,15 @@ const (
 	offHeaderLen = 5 // uint24, bytes of the header
 	offHeader    = 8 // the header, then the body up to the end of the frame
 
-	lengthSize   = offMark
-	markSize     = offHeader - offMark
-	headerLenMax = 1<<24 - 1
-	remarkLenMax = 32 << 10 // bytes of a remark that the Encoder writes; the rest is cut off
-	fieldsMax    = 4096     // extension fields of one command
-	scratchKeep  = 64 << 10 // bytes of scratch that a Command keeps between frames
-	fieldsKeep   = 256      // fields whose space a Command keeps between frames
-	tolerantMax  = 1 << 20  // bytes of a header that the tolerant parser looks at
+	lengthSize    = offMark
+	markSize      = offHeader - offMark
+	headerLenMax  = 1<<24 - 1
+	remarkLenMax  = 32 << 10 // bytes of a remark that the Encoder writes; the rest is cut off
+	fieldsMax     = 4096     // extension fields of one command
+	scratchKeep   = 64 << 10 // bytes of scratch that a Command keeps between frames
+	fieldsKeep    = 256      // fields whose space a Command keeps between frames
+	binaryNameMax = 1<<15 - 1
+	tolerantMax   = 1 << 20 // bytes of a header that the tolerant parser looks at
 )
 
 // Binary header layout. Big-endian. Positions count from the first byte of the header. The
@@ -57,21 +58,21 @@ var (
 
 // FrameSize returns the bytes of the frame that begins with head, its length field included.
 //
-// It needs four bytes and returns 0 while there are fewer. max is the limit in bytes for a whole
+// It needs four bytes and returns 0 while there are fewer. limit counts the bytes of a whole
 // frame; 0 means MaxFrame. Nothing may be reserved by the returned size: the peer has announced
 // the bytes, not sent them. Errors wrap ErrFrameTooLarge or ErrMalformed and end the connection.
-func FrameSize(head []byte, max int) (total int, err error) {
+func FrameSize(head []byte, limit int) (total int, err error) {
 	if len(head) < lengthSize {
 		return 0, nil
 	}
-	if max <= 0 {
-		max = MaxFrame
+	if limit <= 0 {
+		limit = MaxFrame
 	}
 	// RocketMQ reads the length as unsigned, so a negative one is too large rather than negative.
 	length := int64(binary.BigEndian.Uint32(head[offLength:]))
-	if length+lengthSize > int64(max) {
+	if length+lengthSize > int64(limit) {
 		return 0, fmt.Errorf("remoting: frame of %d bytes, limit %d: %w",
-			length+lengthSize, max, ErrFrameTooLarge)
+			length+lengthSize, limit, ErrFrameTooLarge)
 	}
 	if length < markSize {
 		return 0, fmt.Errorf("remoting: frame with length field %d: %w", length, ErrMalformed)

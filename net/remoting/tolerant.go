@@ -14,8 +14,8 @@ import (
 // depthMax bounds the nesting of JSON in headers and bodies.
 const depthMax = 32
 
-// parseJSON reads a header that scanJSON does not know, and has the last word on it. Fields come out
-// sorted by name.
+// parseJSON reads a header that scanJSON does not know, and has the last word on it. Fields come
+// out sorted by name.
 func (c *Command) parseJSON(h []byte) error {
 	scratch, body := c.scratch, c.Body
 	*c = Command{Fields: c.Fields[:0], Body: body, Serialize: JSON, scratch: scratch}
