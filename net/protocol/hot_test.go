@@ -79,7 +79,8 @@ func TestPullRoundTrip(t *testing.T) {
 	for _, form := range bothForms {
 		want := samplePull()
 		var got protocol.PullRequest
-		if err := got.Decode(decode(t, frame(form, remoting.PullMessage, want.AppendFields))); err != nil {
+		c := decode(t, frame(form, remoting.PullMessage, want.AppendFields))
+		if err := got.Decode(c); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
