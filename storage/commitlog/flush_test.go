@@ -28,7 +28,7 @@ func TestClockFlush(t *testing.T) {
 		})
 		expect := func(wait time.Duration, want int64) {
 			t.Helper()
-			time.Sleep(wait) // of the bubble: no time passes outside
+			<-time.After(wait) // in the bubble: no time passes outside
 			synctest.Wait()
 			if got := flushes.Load(); got != want {
 				t.Fatalf("%d flushes, want %d", got, want)

@@ -146,7 +146,7 @@ func (w *walk) valid(seg *segment, at int64) (v record.View, reason string, err 
 	}
 	v, err = record.Parse(b)
 	if err != nil {
-		return v, reasonLength, nil
+		return v, reasonLength, nil //nolint:nilerr // what is wrong with a record is a reason
 	}
 	if got := v.PhysicalOffset(); int64(got) != at {
 		return v, fmt.Sprintf("record says it is at %d", got), nil

@@ -253,7 +253,7 @@ func TestCrashTail(t *testing.T) {
 				junk[i] = byte(rng.Uint32())
 			}
 			if int64(len(junk)) < end-from { // records behind would make it no tail
-				junk = append(junk, make([]byte, end-from-int64(len(junk)))...)
+				junk = slices.Concat(junk, make([]byte, end-from-int64(len(junk))))
 			}
 		}
 		patch(t, image, from, junk)

@@ -135,8 +135,8 @@ func (f *File) allocate() error {
 	return f.f.Zero(0, int64(f.size))
 }
 
-// Allocate fills the holes of an opened file with blocks, since a store into a hole of a mapped file
-// is a memory fault when the disk is full. Where the file system cannot, it does nothing.
+// Allocate fills the holes of an opened file with blocks, since a store into a hole of a mapped
+// file is a memory fault when the disk is full. Where the file system cannot, it does nothing.
 func (f *File) Allocate() error {
 	err := f.f.Allocate(int64(f.size))
 	if err != nil && !errors.Is(err, vfs.ErrNotSupported) {

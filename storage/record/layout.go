@@ -76,14 +76,6 @@ const (
 	BlankSize = 8
 )
 
-// hostSize returns the bytes a host takes in a record.
-func hostSize(a netip.Addr) int {
-	if isV6(a) {
-		return sizeHostV6
-	}
-	return sizeHostV4
-}
-
 // isV6 reports whether a is stored in 16 bytes. IPv4 addresses in IPv6 form are stored as IPv4, as
 // the JVM does, and no address at all as 0.0.0.0.
 func isV6(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }

@@ -26,14 +26,13 @@ func unhex(t testing.TB, s string) []byte {
 
 // sample is the record that storage/docs/format/commitlog.md shows.
 func sample() (record.Draft, record.Place) {
-	return record.Draft{
-			Topic: []byte("Hello"), QueueID: 3, BornMS: 1700000000000,
-			BornHost:  netip.MustParseAddrPort("10.0.0.9:50000"),
-			StoreHost: netip.MustParseAddrPort("10.0.0.1:10911"),
-			Body:      []byte("hi"), Properties: []byte("TAGS\x01TagA\x02"),
-		}, record.Place{
-			Queue: 42, Physical: 4096, StoreMS: 1700000000005,
-		}
+	d := record.Draft{
+		Topic: []byte("Hello"), QueueID: 3, BornMS: 1700000000000,
+		BornHost:  netip.MustParseAddrPort("10.0.0.9:50000"),
+		StoreHost: netip.MustParseAddrPort("10.0.0.1:10911"),
+		Body:      []byte("hi"), Properties: []byte("TAGS\x01TagA\x02"),
+	}
+	return d, record.Place{Queue: 42, Physical: 4096, StoreMS: 1700000000005}
 }
 
 const sampleHex = `
@@ -65,7 +64,8 @@ func TestHosts(t *testing.T) {
 	t.Parallel()
 	hosts := []netip.AddrPort{
 		netip.MustParseAddrPort("1.2.3.4:5"), netip.MustParseAddrPort("[2001:db8::1]:65535"),
-		netip.MustParseAddrPort("[::ffff:9.8.7.6]:80"), {},
+		netip.MustParseAddrPort("[::ffff:9.8.7.6]:80"),
+		{},
 	}
 	for _, born := range hosts {
 		for _, store := range hosts {
@@ -205,8 +205,10 @@ func TestLooksTorn(t *testing.T) {
 	d.Properties = record.AppendProperty(nil, "KEYS", strings.Repeat("k", 300))
 	good := encode(&d, at)
 	for _, cut := range [][2]int{
-		{len(good) - 1, len(good)}, {len(good) - 100, len(good)},
-		{len(good) - 120, len(good) - 50}, {92, 93},
+		{len(good) - 1, len(good)},
+		{len(good) - 100, len(good)},
+		{len(good) - 120, len(good) - 50},
+		{92, 93},
 	} {
 		b := bytes.Clone(good)
 		clear(b[cut[0]:cut[1]])

@@ -79,9 +79,10 @@ func TestLoadDamaged(t *testing.T) {
 				t.Parallel()
 				path := filepath.Join(t.TempDir(), "x.json")
 				write(t, path, damage)
-				if backup == "valid" {
+				switch backup {
+				case "valid":
 					write(t, path+".bak", good)
-				} else if backup == "damaged" {
+				case "damaged":
 					write(t, path+".bak", damage)
 				}
 				got, source, err := load(t, path)

@@ -72,7 +72,7 @@ func (osFS) Usage(path string) (Usage, error) {
 	if err := eintr(func() error { return unix.Statfs(path, &st) }); err != nil {
 		return Usage{}, fmt.Errorf("vfs: space of %s: %w", path, err)
 	}
-	unit := int64(st.Bsize)
+	unit := int64(st.Bsize) //nolint:unconvert // the type differs between platforms
 	return Usage{
 		Total: int64(st.Blocks) * unit, Free: int64(st.Bfree) * unit,
 		Avail: int64(st.Bavail) * unit,

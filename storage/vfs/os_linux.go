@@ -75,10 +75,10 @@ func (f *osFile) Resident(from, size int64) (bool, error) {
 	var st cachestat
 	_, _, errno := unix.Syscall6(unix.SYS_CACHESTAT, uintptr(f.fd),
 		uintptr(unsafe.Pointer(&arg)), uintptr(unsafe.Pointer(&st)), 0, 0, 0)
-	switch errno {
-	case 0:
+	if errno == 0 {
 		return st.cached >= uint64(end-begin), nil
-	case unix.ENOSYS, unix.EOPNOTSUPP:
+	}
+	if errno == unix.ENOSYS || errno == unix.EOPNOTSUPP {
 		return false, ErrNotSupported
 	}
 	return false, &fs.PathError{Op: "cachestat", Path: f.Name(), Err: errno}
