@@ -113,9 +113,11 @@ func TestCreateOnSend(t *testing.T) {
 	check(topic.CreateOnSend{Topic: "B", DefaultTopic: "TBW102", DefaultQueues: 99}, 8, 6, 0)
 	check(topic.CreateOnSend{Topic: "C", DefaultTopic: "TBW102", DefaultQueues: -3}, 0, 6, 0)
 	check(topic.CreateOnSend{
-		Topic: "D", DefaultTopic: "TBW102", DefaultQueues: 1, UnitMode: true}, 1, 6, 1)
+		Topic: "D", DefaultTopic: "TBW102", DefaultQueues: 1, UnitMode: true,
+	}, 1, 6, 1)
 	check(topic.CreateOnSend{
-		Topic: "%RETRY%g", DefaultTopic: "TBW102", DefaultQueues: 2, UnitMode: true}, 2, 6, 2)
+		Topic: "%RETRY%g", DefaultTopic: "TBW102", DefaultQueues: 2, UnitMode: true,
+	}, 2, 6, 2)
 	check(topic.CreateOnSend{Topic: "%RETRY%h", DefaultTopic: "none", DefaultQueues: 2}, 1, 6, 0)
 	for _, from := range []string{"none", "BenchmarkTest", ""} {
 		_, err := table.CreateOnSend(topic.CreateOnSend{Topic: "X", DefaultTopic: from})
@@ -138,7 +140,8 @@ func TestCreateOnSendSwitchedOff(t *testing.T) {
 	cfg := config()
 	cfg.AutoCreate = false
 	table := open(t, dir, cfg)
-	_, err := table.CreateOnSend(topic.CreateOnSend{Topic: "X", DefaultTopic: "TBW102", DefaultQueues: 4})
+	_, err := table.CreateOnSend(
+		topic.CreateOnSend{Topic: "X", DefaultTopic: "TBW102", DefaultQueues: 4})
 	if !errors.Is(err, topic.ErrNotCreatable) {
 		t.Fatal(err)
 	}
@@ -345,7 +348,8 @@ func TestFailedWrite(t *testing.T) {
 	if err := os.WriteFile(dir, nil, 0o644); err != nil { // a file where the folder must be
 		t.Fatal(err)
 	}
-	_, err := table.CreateOnSend(topic.CreateOnSend{Topic: "A", DefaultTopic: "TBW102", DefaultQueues: 1})
+	_, err := table.CreateOnSend(
+		topic.CreateOnSend{Topic: "A", DefaultTopic: "TBW102", DefaultQueues: 1})
 	if err == nil {
 		t.Fatal("no error")
 	}
