@@ -36,7 +36,7 @@ func (m *Members) Heartbeat(
 		}
 		r := registration{
 			ch: ch, client: client, data: c, notify: notify,
-			fingerprint: int32(data.HeartbeatFingerprint), short: v2 && data.WithoutSub,
+			fingerprint: data.HeartbeatFingerprint, short: v2 && data.WithoutSub,
 		}
 		if m.register(r) && v2 {
 			result.SubChanged = true
@@ -189,9 +189,9 @@ func newSubscription(d protocol.SubscriptionData) *Subscription {
 			d.CodeSet, d.TagsSet = parsed.CodeSet, parsed.TagsSet
 		}
 	}
-	codes := make([]int32, 0, len(d.CodeSet))
-	for _, code := range d.CodeSet {
-		codes = append(codes, int32(code))
+	codes := d.CodeSet
+	if codes == nil {
+		codes = []int32{} // a filter that nothing passes, not the absence of one
 	}
 	return &Subscription{Data: d, Codes: codes}
 }

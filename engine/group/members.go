@@ -311,14 +311,15 @@ func (m *Members) Consumers(group string) []Connection {
 	return list
 }
 
-// Consumer finds the connection of one client of a group.
-func (m *Members) Consumer(group, clientID string) (Connection, bool) {
+// Consumer finds the connection of one client of a group; of two with the id, that of the latest
+// heartbeat, since the other may be what is left of a broken connection.
+func (m *Members) Consumer(group, clientID string) (found Connection, ok bool) {
 	for _, c := range m.Consumers(group) {
-		if c.ID == clientID {
-			return c, true
+		if c.ID == clientID && (!ok || c.LastMS >= found.LastMS) {
+			found, ok = c, true
 		}
 	}
-	return Connection{}, false
+	return found, ok
 }
 
 // Producers lists the connections of a producer group; ok is false when there are none.

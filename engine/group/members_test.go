@@ -121,7 +121,8 @@ func TestHeartbeat(t *testing.T) {
 	w.expect(t, "g: h:1 h:2")
 	w.beat(b, "b", consumer("g", sub("T", "TagX", 2)))
 	w.expect(t) // a newer expression replaces the old one silently
-	if s, _ := w.Subscription([]byte("g"), []byte("T")); s.Data.SubString != "TagX" || len(s.Codes) != 1 {
+	s, _ := w.Subscription([]byte("g"), []byte("T"))
+	if s.Data.SubString != "TagX" || len(s.Codes) != 1 {
 		t.Fatalf("%+v", s)
 	}
 	w.beat(a, "a", consumer("g", sub("T", "*", 1)))
@@ -140,7 +141,8 @@ func TestHeartbeat(t *testing.T) {
 	w.expect(t, "g: h:1")
 	w.Unregister(a, "", "g", true)
 	w.expect(t) // nobody is left
-	if _, state := w.Subscription([]byte("g"), []byte("U")); state.Online || w.ConsumerIDs("g") != nil {
+	_, state := w.Subscription([]byte("g"), []byte("U"))
+	if state.Online || w.ConsumerIDs("g") != nil {
 		t.Fatal("the group is still there")
 	}
 }
@@ -176,7 +178,11 @@ func TestFingerprint(t *testing.T) {
 		short       bool
 		changed     bool
 	}{
-		{5, false, false}, {5, true, false}, {5, true, false}, {9, false, true}, {9, false, false},
+		{5, false, false},
+		{5, true, false},
+		{5, true, false},
+		{9, false, true},
+		{9, false, false},
 		{9, true, false},
 	}
 	for i, s := range steps {
@@ -329,7 +335,8 @@ func TestExpire(t *testing.T) {
 		w.beat(a, "a", consumer("g", sub("T", "*", 1)))
 		w.beat(b, "b", consumer("g", sub("T", "*", 1)))
 		w.Heartbeat(a, group.ClientInfo{ID: "a"}, &protocol.HeartbeatData{
-			ClientID: "a", ProducerDataSet: []protocol.ProducerData{{GroupName: "p"}}})
+			ClientID: "a", ProducerDataSet: []protocol.ProducerData{{GroupName: "p"}},
+		})
 		w.takeTold()
 		<-time.After(100 * time.Second)
 		w.beat(b, "b", consumer("g", sub("T", "*", 1)))
