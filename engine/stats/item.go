@@ -121,11 +121,11 @@ func (i *Item) window(w int, nowMS int64) Window {
 	return out
 }
 
-// Minute, Hour and Day return the item's windows at nowMS.
+// Minute is the window of the last minute at nowMS.
 func (i *Item) Minute(nowMS int64) Window { return i.window(minute, nowMS) }
 
-// Hour is the window of the last hour.
+// Hour is the window of the last hour at nowMS.
 func (i *Item) Hour(nowMS int64) Window { return i.window(hour, nowMS) }
 
-// Day is the window of the last day.
+// Day is the window of the last day at nowMS.
 func (i *Item) Day(nowMS int64) Window { return i.window(day, nowMS) }
