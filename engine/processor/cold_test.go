@@ -92,7 +92,8 @@ func newBench(t *testing.T) *bench {
 		},
 	}
 	l.Topics, err = topic.Open(config, topic.Config{
-		BrokerName: l.BrokerName, ClusterName: l.ClusterName, AutoCreate: true, Now: now})
+		BrokerName: l.BrokerName, ClusterName: l.ClusterName, AutoCreate: true, Now: now,
+	})
 	must(err)
 	l.Groups, err = group.OpenConfigs(config, group.ConfigsConfig{AutoCreate: true, Now: now})
 	must(err)
@@ -243,7 +244,9 @@ func (b *bench) callFrom(
 }
 
 // ok runs a request that must succeed.
-func (b *bench) ok(code remoting.RequestCode, fields map[string]string, body string) processor.Reply {
+func (b *bench) ok(
+	code remoting.RequestCode, fields map[string]string, body string,
+) processor.Reply {
 	b.t.Helper()
 	r := b.call(code, fields, body)
 	if r.Code != remoting.Success {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // QUERY_CONSUMER_OFFSET (14), UPDATE_CONSUMER_OFFSET (15), SEARCH_OFFSET_BY_TIMESTAMP (29),
-// GET_MAX_OFFSET (30), GET_MIN_OFFSET (31), GET_EARLIEST_MSG_STORETIME (32), GET_ALL_CONSUMER_OFFSET
-// (43) and GET_ALL_DELAY_OFFSET (45), after RocketMQ's ConsumerManageProcessor and
-// AdminBrokerProcessor. Left out: static topics. As there, 29 to 32 do not ask whether topic and
-// queue exist, and 15 stores for any queue id.
+// GET_MAX_OFFSET (30), GET_MIN_OFFSET (31), GET_EARLIEST_MSG_STORETIME (32),
+// GET_ALL_CONSUMER_OFFSET (43) and GET_ALL_DELAY_OFFSET (45), after RocketMQ's
+// ConsumerManageProcessor and AdminBrokerProcessor. Left out: static topics. As there, 29 to 32 do
+// not ask whether topic and queue exist, and 15 stores for any queue id.
 
 package processor
 
@@ -123,7 +123,7 @@ func (p *Offsets) Search(r *protocol.SearchOffsetRequest) int64 {
 // All returns the offset table in the form of its file.
 func (p *Offsets) All() protocol.ConsumerOffsetWrapper {
 	offsets, pulled := p.Offsets.Snapshot()
-	version := p.Leaves.Offsets.Version()
+	version := p.Offsets.Version()
 	topics := map[string][]string{}
 	for name := range offsets {
 		topic, group, _ := strings.Cut(name, "@")

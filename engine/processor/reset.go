@@ -197,8 +197,8 @@ func (p *Resets) Clone(r *protocol.CloneGroupOffsetRequest) error {
 	return nil
 }
 
-// subscribes tells whether a topic counts as one the group reads: it subscribes it now, or it is not
-// online and its offsets are all there is to go by.
+// subscribes tells whether a topic counts as one the group reads: it subscribes it now, or it is
+// not online and its offsets are all there is to go by.
 func (p *Leaves) subscribes(group, topic string) bool {
 	s, state := p.Members.Subscription([]byte(group), []byte(topic))
 	return s != nil || !state.Online

@@ -8,6 +8,7 @@ package processor
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/skylarkmq/skylark/engine/stats"
@@ -41,6 +42,15 @@ func (p *Admin) Runtime() map[string]string {
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
+// double is a number as Java writes a double, with a point in any case.
+func double(v float64) string {
+	text := strconv.FormatFloat(v, 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return text
+}
+
 func upTime(d time.Duration) string {
 	s := max(0, int64(d/time.Second))
 	return fmt.Sprintf("[ %d days, %d hours, %d minutes, %d seconds ]",
@@ -48,9 +58,9 @@ func upTime(d time.Duration) string {
 }
 
 func addStore(table map[string]string, info storage.Info) {
-	ratio := strconv.FormatFloat(float64(info.DiskUsedPercent)/100, 'f', -1, 64)
-	if info.DiskUsedPercent < 0 {
-		ratio = "-1"
+	ratio := "-1.0"
+	if info.DiskUsedPercent >= 0 {
+		ratio = double(float64(info.DiskUsedPercent) / 100)
 	}
 	table["commitLogMinOffset"] = number(int64(info.Min))
 	table["commitLogMaxOffset"] = number(int64(info.Wrote))
@@ -85,8 +95,7 @@ func addStatistics(table map[string]string, r stats.Report) {
 	table["putMessageTimesTotal"] = number(times)
 	table["putMessageFailedTimes"] = number(r.PutFailed)
 	table["putMessageSizeTotal"] = number(r.PutBytes)
-	average := strconv.FormatFloat(float64(r.PutBytes)/float64(times), 'f', -1, 64)
-	table["putMessageAverageSize"] = average
+	table["putMessageAverageSize"] = double(float64(r.PutBytes) / float64(times))
 	table["putMessageEntireTimeMax"] = number(r.PutMaxMS)
 	table["getMessageEntireTimeMax"] = number(r.GetMaxMS)
 	table["putMessageDistributeTime"] = r.PutTimes
@@ -108,7 +117,10 @@ func addStatistics(table map[string]string, r stats.Report) {
 // addPools shows the queues of RocketMQ's thread pools, always empty, with their usual capacity.
 func addPools(table map[string]string) {
 	for _, pool := range [...]struct{ name, capacity string }{
-		{"send", "10000"}, {"pull", "100000"}, {"litePull", "100000"}, {"query", "20000"},
+		{"send", "10000"},
+		{"pull", "100000"},
+		{"litePull", "100000"},
+		{"query", "20000"},
 		{"ack", "100000"},
 	} {
 		table[pool.name+"ThreadPoolQueueSize"] = "0"
