@@ -8,14 +8,15 @@ import (
 	"github.com/skylarkmq/skylark/storage/mappedfile"
 )
 
-// preparer is the goroutine that keeps work off the appender: it creates pages ahead of the cursor
-// and, once a segment is half full, the next one with its first pages. The appender wakes it each
-// time it has gone a step; without appends it sleeps.
+// preparer is two goroutines that keep work off the appender. One creates pages ahead of the cursor;
+// the appender wakes it each time it has gone a step. The other creates the next segment, with its
+// first pages, once this one is half full; it may wait long for the disk, and the pages must not.
+// Without appends both sleep.
 type preparer struct {
 	wake   chan struct{}
 	tail   atomic.Pointer[segment] // what is appended to
 	cursor atomic.Int64            // where, as of the last wake-up
-	want   atomic.Int64            // base of the segment to create; 0: none
+	want   chan int64              // base of the segment to create, at most one
 	ready  chan prepared           // the answer to want, at most one
 }
 
@@ -27,10 +28,11 @@ type prepared struct {
 
 func (p *preparer) init() {
 	p.wake = make(chan struct{}, 1)
+	p.want = make(chan int64, 1)
 	p.ready = make(chan prepared, 1)
 }
 
-// wakePreparer tells the preparer where the cursor is, and asks for the next segment in the second
+// wakePreparer tells the populator where the cursor is, and asks for the next segment in the second
 // half of this one. Called by the appender.
 func (l *Log) wakePreparer() {
 	a := &l.app
@@ -38,23 +40,15 @@ func (l *Log) wakePreparer() {
 		l.askNext(a.tail.base + l.size)
 	}
 	l.prepare.cursor.Store(a.cursor)
-	l.prepare.kick()
+	notify(l.prepare.wake)
 	a.wakeAt = a.cursor + min(l.cfg.PopulateStep, l.size/4)
 }
 
-func (p *preparer) kick() {
-	select {
-	case p.wake <- struct{}{}:
-	default: // it is awake and will look again
-	}
-}
-
-// askNext lets the preparer create a segment. Called by the appender, which takes the answer before
-// it asks again.
+// askNext lets a segment be created. Called by the appender, which takes the answer before it asks
+// again, so that this never waits.
 func (l *Log) askNext(base int64) {
 	l.app.asked = true
-	l.prepare.want.Store(base)
-	l.prepare.kick()
+	l.prepare.want <- base
 }
 
 // takeNext returns the segment at base, waiting until it is there. The error of an earlier try is
@@ -80,29 +74,38 @@ func (l *Log) takeNext(base int64) (*segment, error) {
 	}
 }
 
-// runPreparer is the goroutine. It ends with the log.
-func (l *Log) runPreparer() {
+// runPopulator is the first goroutine. It ends with the log.
+func (l *Log) runPopulator() {
 	defer l.running.Done()
-	p := &l.prepare
 	for {
 		select {
-		case <-p.wake:
+		case <-l.prepare.wake:
+			l.populateAhead()
 		case <-l.stop:
 			return
 		}
-		l.populateAhead()
-		if base := p.want.Swap(0); base != 0 {
+	}
+}
+
+// runCreator is the second goroutine. It ends with the log.
+func (l *Log) runCreator() {
+	defer l.running.Done()
+	for {
+		select {
+		case base := <-l.prepare.want:
 			seg, err := l.create(base)
 			if err != nil {
 				l.cfg.Notice("next CommitLog segment could not be created", "err", err)
 			}
-			p.ready <- prepared{seg: seg, err: err}
+			l.prepare.ready <- prepared{seg: seg, err: err}
+		case <-l.stop:
+			return
 		}
 	}
 }
 
 // populateAhead creates the pages of the window ahead of the cursor. It looks again after each
-// step, as the appender goes on meanwhile, and leaves when the next segment is wanted at once.
+// step, as the appender goes on meanwhile.
 func (l *Log) populateAhead() {
 	p := &l.prepare
 	for {
@@ -115,7 +118,7 @@ func (l *Log) populateAhead() {
 		if err != nil {
 			l.cfg.Notice("CommitLog pages are not created ahead any more", "err", err)
 		}
-		if !more || p.want.Load() != 0 {
+		if !more {
 			return
 		}
 		select {

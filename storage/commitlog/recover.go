@@ -278,9 +278,10 @@ func (l *Log) Truncate(end record.PhysicalOffset) error {
 	l.flushed.Store(int64(end))
 	l.setTail(tail, int64(end))
 	l.app.signal = int64(end) + l.cfg.FlushBytes
-	l.running.Add(2)
+	l.running.Add(3)
 	go l.runFlusher()
-	go l.runPreparer()
+	go l.runPopulator()
+	go l.runCreator()
 	l.writable.Store(true)
 	l.wakePreparer()
 	return nil
