@@ -3,6 +3,7 @@
 package group_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -240,5 +241,51 @@ func TestLocks(t *testing.T) {
 	now = now.Add(61 * time.Second)
 	if l.HasUnexpired("g") {
 		t.Fatal("lapsed locks count as live")
+	}
+}
+
+// TestGoldenFiles reads the tables of RocketMQ 5.5.0 and writes them back with the same content.
+func TestGoldenFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	parse := func(path string) (v any) {
+		t.Helper()
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(data, &v); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, name := range []string{group.FileName, group.ModesFileName} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table := openConfigs(t, dir, group.ConfigsConfig{})
+	if mask := table.Forbidden([]byte("GID_cfg"), []byte("CfgTopic")); mask != 1 {
+		t.Fatalf("forbidden mask %d", mask)
+	}
+	if err := table.Persist(); err != nil {
+		t.Fatal(err)
+	}
+	modes, err := group.OpenModes(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := modes.Set(*modes.All()["CfgTopic"]["GID_cfg"]); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{group.FileName, group.ModesFileName} {
+		want, got := parse(filepath.Join("testdata", name)), parse(filepath.Join(dir, name))
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skylarkmq/skylark/engine/offset"
+	"github.com/skylarkmq/skylark/net/protocol"
 )
 
 func open(t *testing.T, dir string, cfg offset.Config) *offset.Table {
@@ -368,5 +369,41 @@ func TestAllocsCommitQuery(t *testing.T) {
 	})
 	if n != 0 {
 		t.Fatalf("%v allocations", n)
+	}
+}
+
+// TestGoldenFile reads a table of RocketMQ 5.5.0 and writes it back with the same state.
+func TestGoldenFile(t *testing.T) {
+	t.Parallel()
+	golden, err := os.ReadFile(filepath.Join("testdata", offset.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, offset.FileName)
+	if err := os.WriteFile(path, golden, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	table := open(t, dir, offset.Config{})
+	table.Commit([]byte("GID_tag"), []byte("CfgTopic"), 0, 6) // as it was, so that there is a write
+	if err := table.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var want, got struct {
+		DataVersion protocol.DataVersion       `json:"dataVersion"`
+		OffsetTable map[string]map[int32]int64 `json:"offsetTable"`
+	}
+	if err := protocol.Unmarshal(golden, &want); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := protocol.Unmarshal(written, &got); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" || len(want.OffsetTable) != 2 {
+		t.Fatal(d)
 	}
 }

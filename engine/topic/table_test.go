@@ -3,6 +3,7 @@
 package topic_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/skylarkmq/skylark/engine/topic"
 	"github.com/skylarkmq/skylark/net/protocol"
@@ -363,5 +366,51 @@ func TestAllocsLookup(t *testing.T) {
 	name := []byte("BenchmarkTest")
 	if n := testing.AllocsPerRun(100, func() { table.Lookup(name) }); n != 0 {
 		t.Fatalf("%v allocations", n)
+	}
+}
+
+// TestGoldenFile reads a table of RocketMQ 5.5.0 and writes it back with the same content.
+func TestGoldenFile(t *testing.T) {
+	t.Parallel()
+	golden, err := os.ReadFile(filepath.Join("testdata", topic.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, topic.FileName)
+	if err := os.WriteFile(path, golden, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	table := open(t, dir, topic.Config{})
+	c, ok := table.Find("CfgFifo")
+	if !ok || !c.Order || c.Attributes["message.type"] != "FIFO" || table.Version().Counter != 5 {
+		t.Fatalf("%+v, version %+v", c, table.Version())
+	}
+	if err := table.Persist(); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got any
+	if err := json.Unmarshal(golden, &want); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(written, &got); err != nil {
+		t.Fatal(err)
+	}
+	// Topics that a broker has from the start are added, nothing else differs.
+	topics := got.(map[string]any)["topicConfigTable"].(map[string]any)
+	for name := range topics {
+		if _, known := want.(map[string]any)["topicConfigTable"].(map[string]any)[name]; !known {
+			if !table.IsSystem(name) {
+				t.Errorf("topic %s was added", name)
+			}
+			delete(topics, name)
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Fatal(d)
 	}
 }
