@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skylarkmq/skylark/engine/group"
+	"github.com/skylarkmq/skylark/engine/longpoll"
+	"github.com/skylarkmq/skylark/engine/offset"
+	"github.com/skylarkmq/skylark/engine/processor"
+	"github.com/skylarkmq/skylark/engine/registration"
+	"github.com/skylarkmq/skylark/engine/stats"
+	"github.com/skylarkmq/skylark/engine/topic"
+	"github.com/skylarkmq/skylark/engine/watermark"
+	"github.com/skylarkmq/skylark/net/eventloop"
+	"github.com/skylarkmq/skylark/storage"
+)
+
+// Broker is one running broker.
+type Broker struct {
+	// Set before Start returns, then constant.
+	cfg        Config
+	log        *slog.Logger
+	started    time.Time
+	advertised Advertised
+
+	store   *storage.Store
+	topics  *topic.Table
+	groups  *group.Configs
+	members *group.Members
+	locks   *group.Locks
+	modes   *group.Modes
+	offsets *offset.Table
+	stats   *stats.Manager
+
+	held     *longpoll.Table
+	flushed  *watermark.List[*processor.FlushWait] // nil under ASYNC_FLUSH
+	workers  *workers
+	readers  *workers
+	calls    *clientCalls
+	register *registration.Registration
+	server   *eventloop.Server
+
+	sendShared processor.SendShared
+	pullShared processor.PullShared
+	cold       processor.Cold
+
+	// Any goroutine.
+	permission atomic.Int32
+	closing    atomic.Bool
+	closeOnce  sync.Once
+	closeErr   error
+}
+
+// New checks the configuration. It opens nothing.
+func New(cfg Config) (*Broker, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	b := &Broker{cfg: cfg, log: cfg.Logger}
+	b.permission.Store(cfg.BrokerPermission)
+	return b, nil
+}
+
+// Start opens the store, recovers it, listens, and registers with the name servers. When it
+// returns, clients are served; name servers that cannot be reached are tried on in the background.
+// It blocks for the recovery. On error everything opened is closed again.
+func (b *Broker) Start(ctx context.Context) error {
+	b.started = time.Now()
+	if err := b.open(); err != nil {
+		_ = b.Close(ctx)
+		return err
+	}
+	if err := b.listen(); err != nil {
+		_ = b.Close(ctx)
+		return err
+	}
+	b.announce(ctx)
+	b.log.Info("broker started", "broker", b.cfg.BrokerName, "addr", b.advertised.Addr,
+		"path", b.cfg.StoreRoot, "took", time.Since(b.started).Round(time.Millisecond).String())
+	return nil
+}
+
+// open loads the tables and the store, in the order of RocketMQ's BrokerController.initialize: the
+// tables first, because the store asks them what kind of queues a topic has.
+func (b *Broker) open() error {
+	if err := b.chooseAddress(); err != nil {
+		return err
+	}
+	b.calls = newClientCalls()
+	if err := b.openTables(); err != nil {
+		return err
+	}
+	b.workers = newWorkers(b.cfg.AdminThreads, b.cfg.AdminQueue)
+	b.readers = newWorkers(b.cfg.ColdReaders, b.cfg.ColdQueue)
+	b.held = longpoll.New(b.cfg.HoldsMax, time.Now)
+	if b.cfg.FlushDiskType == "SYNC_FLUSH" {
+		b.flushed = watermark.New(ms(b.cfg.SyncFlushTimeoutMS), flushWaitsMax, b.releaseFlushed)
+	}
+	store, err := storage.Open(b.storeConfig())
+	if err != nil {
+		return err
+	}
+	b.store = store
+	if b.flushed != nil {
+		b.flushed.Advance(int64(store.Info().Flushed))
+	}
+	b.wire()
+	return b.newRegistration()
+}
+
+// flushWaitsMax bounds the sends that wait for the disk at once; more are answered
+// FLUSH_DISK_TIMEOUT without waiting.
+const flushWaitsMax = 1 << 18
+
+func (b *Broker) chooseAddress() error {
+	if b.cfg.ListenPort == 0 {
+		port, err := freePort(b.cfg.BindAddress)
+		if err != nil {
+			return err
+		}
+		b.cfg.ListenPort = port
+	}
+	a, err := advertise(&b.cfg, b.cfg.ListenPort, hostAddrs())
+	if err != nil {
+		return err
+	}
+	b.advertised = a
+	if a.Warning != "" {
+		b.log.Warn("clients may not reach this broker", "addr", a.Addr, "why", a.Warning)
+	}
+	return nil
+}
+
+// freePort asks the system for a port: the address is part of message ids, so it must be known
+// before the first connection.
+func freePort(host string) (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return 0, fmt.Errorf("engine: listen on %s: %w", host, err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return port, l.Close()
+}
+
+// listen opens the main and the fast port. From here on commands come in.
+func (b *Broker) listen() error {
+	cfg := eventloop.DefaultConfig()
+	cfg.Backend, cfg.Loops = b.cfg.NetBackend, b.cfg.EventLoops
+	cfg.IdleTimeout = time.Duration(b.cfg.IdleSeconds) * time.Second
+	cfg.MaxConns, cfg.Congestion = b.cfg.MaxConns, b.cfg.TCPCongestion
+	cfg.Notice = b.notice
+	addrs := []string{net.JoinHostPort(b.cfg.BindAddress, strconv.Itoa(b.cfg.ListenPort))}
+	if fast := b.fastPort(); fast > 0 {
+		addrs = append(addrs, net.JoinHostPort(b.cfg.BindAddress, strconv.Itoa(fast)))
+	}
+	server, err := eventloop.Listen(cfg, addrs, b.newLoopHandler)
+	if err != nil {
+		return fmt.Errorf("engine: listen on %v: %w; if another broker runs here stop it, or set "+
+			"listenPort (and fastListenPort) to free ports", addrs, err)
+	}
+	b.server = server
+	return nil
+}
+
+// fastPort is RocketMQ's "VIP" port, two below the main one; 0 when it is off.
+func (b *Broker) fastPort() int {
+	switch {
+	case b.cfg.FastPort < 0:
+		return 0
+	case b.cfg.FastPort > 0:
+		return b.cfg.FastPort
+	default:
+		return max(b.cfg.ListenPort-2, 0)
+	}
+}
+
+// Addr is where the broker listens, with the real port.
+func (b *Broker) Addr() netip.AddrPort { return b.server.Addrs()[0] }
+
+// Advertised is the address that clients are told, and why.
+func (b *Broker) Advertised() Advertised { return b.advertised }
+
+// Name is the broker's name after defaults.
+func (b *Broker) Name() string { return b.cfg.BrokerName }
+
+// StoreInfo describes the store, for the start line and tests.
+func (b *Broker) StoreInfo() storage.Info { return b.store.Info() }
+
+// readable and writable are the broker's own permission (brokerPermission).
+func (b *Broker) readable() bool { return b.permission.Load()&4 != 0 }
+func (b *Broker) writable() bool { return b.permission.Load()&2 != 0 }
+
+// notice is how leaves and the store speak to the operator.
+func (b *Broker) notice(msg string, kv ...any) { b.log.Warn(msg, kv...) }
+
+// releaseFlushed posts the answers of sends that the disk has caught up with: each loop once.
+func (b *Broker) releaseFlushed(released []watermark.Released[*processor.FlushWait]) {
+	byLoop := make(map[*eventloop.Loop][]eventloop.Posted, 2)
+	for _, r := range released {
+		loop := r.Waiter.Loop()
+		byLoop[loop] = append(byLoop[loop], r.Waiter.Released(r.Reached))
+	}
+	for loop, posted := range byLoop {
+		loop.Post(posted)
+	}
+}
+
+// Close stops the broker, in RocketMQ's order: it leaves the name servers, so that clients look
+// elsewhere; stops taking commands and finishes those it has; persists the tables; closes the
+// store last. What was acknowledged is on disk when it returns. ctx bounds the draining, not the
+// final flush. Idempotent; returns the first error.
+func (b *Broker) Close(ctx context.Context) error {
+	b.closeOnce.Do(func() { b.closeErr = b.shutdown(ctx) })
+	return b.closeErr
+}
+
+func (b *Broker) shutdown(ctx context.Context) error {
+	b.closing.Store(true)
+	var errs []error
+	if b.register != nil {
+		// A name server that is away forgets this broker by itself; it does not hold up the end.
+		if err := b.register.Unregister(ctx); err != nil {
+			b.log.Warn("not unregistered everywhere", "err", err)
+		}
+		errs = append(errs, b.register.Close())
+	}
+	if b.held != nil {
+		b.held.Close()
+	}
+	if b.server != nil {
+		errs = append(errs, b.server.Close(ctx))
+	}
+	if b.workers != nil {
+		b.workers.close()
+		b.readers.close()
+	}
+	if b.members != nil {
+		b.members.Close()
+	}
+	if b.offsets != nil {
+		errs = append(errs, b.offsets.Close())
+	}
+	if b.store != nil {
+		errs = append(errs, b.store.Close())
+	}
+	if b.flushed != nil {
+		b.flushed.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// configDir is where the tables' files lie.
+func (b *Broker) configDir() string { return filepath.Join(b.cfg.StoreRoot, "config") }
+
+// HeldPulls is the number of pulls that wait for messages.
+func (b *Broker) HeldPulls() int { return b.held.Len() }

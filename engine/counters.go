@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"time"
+
+	"github.com/skylarkmq/skylark/engine/stats"
+	"github.com/skylarkmq/skylark/engine/topic"
+)
+
+// counters feeds what the hot processors do into the statistics.
+type counters struct {
+	stats  *stats.Manager
+	topics *topic.Table
+}
+
+func nowMS() int64 { return time.Now().UnixMilli() }
+
+// Put counts one stored send.
+func (c *counters) Put(topic []byte, messages, bytes int) {
+	now := nowMS()
+	c.stats.Topic(topic).Put(now, int64(messages), int64(bytes))
+	c.stats.Broker().Put(now, int64(messages), int64(bytes), 0, c.topics.IsSystem(string(topic)))
+}
+
+// PutFailed counts one send that was refused.
+func (c *counters) PutFailed() { c.stats.Broker().PutFailed() }
+
+// Got counts one pull that brought messages.
+func (c *counters) Got(group, topic []byte, messages, bytes int) {
+	now := nowMS()
+	c.stats.Group(group, topic).Get(now, int64(messages), int64(bytes))
+	c.stats.Broker().Get(now, int64(messages), 0, c.topics.IsSystem(string(topic)))
+}
+
+// GotNothing counts one pull that brought none.
+func (c *counters) GotNothing() { c.stats.Broker().Miss(nowMS()) }

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/skylarkmq/skylark/engine/processor"
+	"github.com/skylarkmq/skylark/net/eventloop"
+	"github.com/skylarkmq/skylark/net/remoting"
+)
+
+// loopHandler is what one event loop does with the commands of its connections. All of it is
+// confined to that loop. It is the one place through which each command passes before its
+// processor.
+type loopHandler struct {
+	broker *Broker
+	send   *processor.Send
+	pull   *processor.Pull
+}
+
+func (b *Broker) newLoopHandler(*eventloop.Loop) eventloop.Handler {
+	return &loopHandler{
+		broker: b, send: processor.NewSend(&b.sendShared), pull: processor.NewPull(&b.pullShared),
+	}
+}
+
+// Open gives the connection its identity.
+func (h *loopHandler) Open(c *eventloop.Conn) {
+	c.SetValue(&channel{ref: c.Ref(), remote: c.RemoteAddr().String()})
+}
+
+// Command handles one command. Sends are collected until the end of the read, so that one read
+// is one append; anything else first lets the collected sends happen, which keeps the order that a
+// client sees on its connection.
+func (h *loopHandler) Command(c *eventloop.Conn, cmd *remoting.Command) {
+	if cmd.IsResponse() {
+		h.broker.calls.resolve(c.Value().(*channel), cmd)
+		return
+	}
+	switch remoting.RequestCode(cmd.Code) {
+	case remoting.SendMessage, remoting.SendMessageV2, remoting.SendBatchMessage:
+		h.send.Add(c, cmd)
+	case remoting.PullMessage, remoting.LitePullMessage:
+		h.send.Flush()
+		h.pull.Handle(c, cmd)
+	default:
+		h.send.Flush()
+		h.cold(c, cmd)
+	}
+}
+
+// ReadDone stores what the read brought.
+func (h *loopHandler) ReadDone(*eventloop.Conn) { h.send.Flush() }
+
+// Close tells the membership that a client has gone. Leaving a group notifies the others, which
+// may take a while, so a worker does it.
+func (h *loopHandler) Close(c *eventloop.Conn, _ error) {
+	ch, ok := c.Value().(*channel)
+	if !ok {
+		return
+	}
+	ch.closed.Store(true)
+	if !ch.known.Load() {
+		return
+	}
+	leave := func() {
+		h.broker.calls.gone(ch)
+		h.broker.members.ChannelClosed(ch)
+	}
+	if !h.broker.workers.hand(leave) {
+		go leave() // the pool is full or closing; the membership must still be told
+	}
+}
+
+// cold hands a command to a worker, which answers through the connection's loop.
+func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
+	b := h.broker
+	process, ok := b.cold[remoting.RequestCode(cmd.Code)]
+	if !ok {
+		h.reply(c, cmd, processor.Reply{
+			Code:   remoting.RequestCodeNotSupported,
+			Remark: fmt.Sprintf(" request type %d not supported%s", cmd.Code, b.notYet(cmd.Code)),
+		})
+		return
+	}
+	ch := c.Value().(*channel)
+	caller := &processor.Caller{
+		Channel: ch, Peer: c.RemoteAddr(), Version: cmd.Version, Language: cmd.Language,
+		Listener: c.Listener(),
+	}
+	joins := remoting.RequestCode(cmd.Code) == remoting.HeartBeat
+	if joins {
+		ch.known.Store(true)
+	}
+	job := &coldJob{ref: c.Ref(), cmd: cmd.Clone()}
+	handed := b.workers.hand(func() {
+		job.reply = b.run(process, caller, job.cmd)
+		if joins && ch.closed.Load() {
+			// The connection ended while its heartbeat waited here: its end was told too early.
+			b.members.ChannelClosed(ch)
+		}
+		if !job.cmd.IsOneway() {
+			job.ref.Post(job)
+		}
+	})
+	if !handed {
+		h.reply(c, cmd, processor.Reply{
+			Code:   remoting.SystemBusy,
+			Remark: "[OVERLOAD]system busy, start flow control for a while",
+		})
+	}
+}
+
+func (h *loopHandler) reply(c *eventloop.Conn, cmd *remoting.Command, r processor.Reply) {
+	if !cmd.IsOneway() {
+		writeReply(c, cmd, &r)
+	}
+}
+
+// run calls a cold processor. A panic in one is a fault of ours: it is logged with its stack and
+// answered as SYSTEM_ERROR, because one bad request must not take the broker down. The hot path has
+// no such net: there a panic means that the log itself may be wrong.
+func (b *Broker) run(process processor.Func, caller *processor.Caller, cmd *remoting.Command) (
+	reply processor.Reply,
+) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.log.Error("a processor failed", "code", cmd.Code, "addr", caller.Peer.String(),
+				"err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			reply = processor.Reply{
+				Code: remoting.SystemError, Remark: fmt.Sprintf("request code %d: %v", cmd.Code, p),
+			}
+		}
+	}()
+	return process(caller, cmd)
+}
+
+// coldJob is a cold command on its way to a worker and back.
+type coldJob struct {
+	ref   eventloop.Ref
+	cmd   *remoting.Command
+	reply processor.Reply
+}
+
+// Run writes the answer on the connection's own loop.
+func (j *coldJob) Run(c *eventloop.Conn) {
+	if c != nil {
+		writeReply(c, j.cmd, &j.reply)
+	}
+}
+
+func writeReply(c *eventloop.Conn, cmd *remoting.Command, r *processor.Reply) {
+	e := remoting.Begin(c.Reserve(), cmd.Reply(r.Code))
+	if r.Remark != "" {
+		e.Remark(r.Remark)
+	}
+	if r.Header != nil {
+		r.Header.AppendFields(&e)
+	}
+	c.Commit(e.End(r.Body))
+}
+
+// notYet names what a refused code belongs to, so that an operator knows that it is not a mistake.
+func (b *Broker) notYet(code int32) string {
+	switch remoting.RequestCode(code) {
+	case remoting.ConsumerSendMsgBack:
+		return ": this broker has no retry topic delivery yet, consume it again locally"
+	case remoting.EndTransaction, remoting.CheckTransactionState:
+		return ": this broker has no transactions yet"
+	case remoting.PopMessage, remoting.AckMessage, remoting.BatchAckMessage, remoting.PeekMessage,
+		remoting.ChangeMessageInvisibleTime, remoting.Notification, remoting.PollingInfo:
+		return ": this broker has no pop consumption yet"
+	case remoting.RecallMessage:
+		return ": this broker has no timers yet"
+	case remoting.SendReplyMessage, remoting.SendReplyMessageV2:
+		return ": this broker has no request-reply yet"
+	}
+	return ""
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/skylarkmq/skylark/engine/group"
+	"github.com/skylarkmq/skylark/engine/offset"
+	"github.com/skylarkmq/skylark/engine/processor"
+	"github.com/skylarkmq/skylark/engine/stats"
+	"github.com/skylarkmq/skylark/engine/topic"
+	"github.com/skylarkmq/skylark/net/remoting"
+	"github.com/skylarkmq/skylark/storage"
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+// openTables loads the JSON tables of the configuration folder.
+func (b *Broker) openTables() error {
+	var err error
+	cfg, dir := &b.cfg, b.configDir()
+	b.topics, err = topic.Open(dir, topic.Config{
+		BrokerName: cfg.BrokerName, ClusterName: cfg.ClusterName,
+		AutoCreate: cfg.AutoCreateTopic, DefaultQueues: cfg.DefaultTopicQueues,
+		ClusterTopicOff: !cfg.ClusterTopic, BrokerTopicOff: !cfg.BrokerTopic,
+		TraceTopic: cfg.TraceTopic, TraceTopicName: cfg.TraceTopicName,
+		ReviveQueues: cfg.ReviveQueues, TimerWheel: cfg.TimerWheel, AllowEmpty: cfg.AllowEmpty,
+		Notice: b.notice, OnChange: b.topicsChanged,
+	})
+	if err != nil {
+		return err
+	}
+	b.groups, err = group.OpenConfigs(dir, group.ConfigsConfig{
+		AutoCreate: cfg.AutoCreateGroup, CreateSystem: cfg.EnableCreateSysGroup,
+		AllowEmpty: cfg.AllowEmpty, Notice: b.notice,
+	})
+	if err != nil {
+		return err
+	}
+	b.modes, err = group.OpenModes(dir, b.notice)
+	if err != nil {
+		return err
+	}
+	b.offsets, err = offset.Open(dir, offset.Config{
+		Interval: ms(cfg.FlushOffsetMS), AllowEmpty: cfg.AllowEmpty, Notice: b.notice,
+	})
+	if err != nil {
+		return err
+	}
+	b.locks = group.NewLocks(time.Now)
+	b.stats = stats.New(stats.Config{Cluster: cfg.ClusterName})
+	b.members = group.NewMembers(group.MembersConfig{
+		ChannelTimeout:      ms(cfg.ChannelExpiredMS),
+		SubscriptionTimeout: ms(cfg.SubscriptionExpiredMS),
+		RejectPull:          cfg.RejectPullConsumer, ProducersOff: !cfg.RegisterProducer,
+		Admit:        processor.Admission(b.topics, b.groups, b.notice),
+		NotifyChange: b.notifier(), Expired: closeChannels, Notice: b.notice,
+	})
+	return nil
+}
+
+// notifier tells members of a group to rebalance, unless the broker is told not to.
+func (b *Broker) notifier() func(group string, chs []group.Channel) {
+	if !b.cfg.NotifyConsumerChange {
+		return nil
+	}
+	return processor.NotifyChange(b.calls)
+}
+
+// topicsChanged tells the name servers, before the change is answered.
+func (b *Broker) topicsChanged(changed []string) {
+	if b.register != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), announceTopicWithin)
+		defer cancel()
+		if err := b.register.RegisterTopic(ctx, changed...); err != nil {
+			b.log.Warn("name servers do not know a changed topic yet", "topic", changed, "err", err)
+		}
+	}
+}
+
+// storeConfig is the store's part of the configuration.
+func (b *Broker) storeConfig() storage.Config {
+	cfg := &b.cfg
+	s := storage.DefaultConfig(cfg.StoreRoot)
+	s.CommitLogDir, s.SegmentSize, s.QueueFileSize = cfg.CommitLogDir, cfg.CommitLogFileSize,
+		cfg.QueueFileSize
+	s.IndexSlots, s.IndexEntries, s.IndexEnable = cfg.IndexSlots, cfg.IndexEntries, cfg.IndexEnable
+	s.MaxMessageSize = cfg.MaxMessageSize
+	s.SyncFlush = cfg.FlushDiskType == "SYNC_FLUSH"
+	s.FlushInterval, s.FlushThorough = ms(cfg.FlushIntervalMS), ms(cfg.FlushThoroughMS)
+	s.FlushLeastPages = cfg.FlushLeastPages
+	s.MaxTransferBytesInMemory, s.MaxTransferCountInMemory = cfg.TransferBytesMemory,
+		cfg.TransferCountMemory
+	s.MaxTransferBytesInDisk, s.MaxTransferCountInDisk = cfg.TransferBytesDisk,
+		cfg.TransferCountDisk
+	s.AccessInMemoryMaxRatio, s.DiskFullRatio = cfg.MemoryMaxRatio, cfg.DiskWarningRatio
+	s.RecoverSkip = cfg.RecoverSkip
+	s.Notice = b.notice
+	s.OnDispatched = b.dispatched
+	s.OnFlushed = b.flushedTo
+	return s
+}
+
+// dispatched wakes the pulls that wait for what has become visible.
+func (b *Broker) dispatched(ds []storage.Dispatched) {
+	for i := range ds {
+		b.held.Arrived(ds[i].Topic, ds[i].Queue, int64(ds[i].End))
+	}
+}
+
+// flushedTo releases the sends that wait for the disk.
+func (b *Broker) flushedTo(at record.PhysicalOffset) {
+	if b.flushed != nil {
+		b.flushed.Advance(int64(at))
+	}
+}
+
+// wire fills what the processors share.
+func (b *Broker) wire() {
+	count := &counters{stats: b.stats, topics: b.topics}
+	b.sendShared = processor.SendShared{
+		Store: b.store, Topics: b.topics, Groups: b.groups, Locks: b.locks, Counters: count,
+		UniqueIDs: record.NewUniqueIDs(b.advertised.Host.Addr()),
+		Cluster:   b.cfg.ClusterName, Region: b.cfg.RegionID, TraceOn: b.cfg.TraceOn,
+		StoreHost: b.advertised.Host, MaxMessageSize: b.cfg.MaxMessageSize,
+		AcceptFromMS: b.cfg.StartAcceptSendMS, Writable: b.writable, NowMS: nowMS,
+		Flushed: b.flushed, Hand: b.workers.hand,
+	}
+	b.pullShared = processor.PullShared{
+		Store: b.store, Topics: b.topics, Groups: b.groups, Members: b.members,
+		Offsets: b.offsets, Held: b.held, Counters: count, Address: b.advertised.Host,
+		LitePull: b.cfg.LitePullMessage, SlaveRead: b.cfg.SlaveRead,
+		ServerSideResets: b.cfg.ServerSideResets, LongPolling: b.cfg.LongPolling,
+		ShortPolling: ms(b.cfg.ShortPollingMS), HoldMax: ms(b.cfg.HoldMaxMS),
+		Readable: b.readable, Now: time.Now, Hand: b.workers.hand, ReadCold: b.readers.hand,
+	}
+	b.cold = processor.Cold{}
+	processor.RegisterCold(b.cold, &processor.Leaves{
+		BrokerName: b.cfg.BrokerName, ClusterName: b.cfg.ClusterName,
+		BrokerAddr: b.advertised.Addr, BootTime: b.started,
+		Topics: b.topics, Groups: b.groups, Members: b.members, Locks: b.locks, Modes: b.modes,
+		Offsets: b.offsets, Stats: b.stats, Store: b.store, Clients: b.calls,
+		Settings: newDynamic(b), Now: time.Now, ClientReset: !b.cfg.ServerSideResets,
+		MixedMessageType: b.cfg.EnableMixedMessageType, TopicDeleted: b.topicDeleted,
+	})
+	query := &processor.Query{
+		Store: b.store, DefaultMax: b.cfg.QueryMax, AnswerMax: remoting.MaxFrame / 2,
+	}
+	query.Register(b.cold)
+}
+
+// topicDeleted wakes the pulls that are held on a topic which is gone, and tells the name servers.
+func (b *Broker) topicDeleted(name string) {
+	b.held.WakeTopic(name)
+	b.stats.RemoveTopic(name)
+}
