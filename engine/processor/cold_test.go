@@ -397,3 +397,37 @@ func TestGoldenOffset(t *testing.T) {
 	b.put("TopicProbeOffset", 0, 1)
 	b.replay("probe-offset.jsonl")
 }
+
+// TestGoldenMembers replays clients that join, change, leave and send short heartbeats.
+func TestGoldenMembers(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"java-push-rebalance.jsonl", "java-push-heartbeat-v2.jsonl"} {
+		newBench(t).replay(name)
+	}
+}
+
+// TestManySubscriptions: a heartbeat of ten thousand subscriptions is answered like any other.
+func TestManySubscriptions(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	subs := make([]protocol.SubscriptionData, 10_000)
+	for i := range subs {
+		subs[i] = protocol.SubscriptionData{
+			Topic: fmt.Sprintf("T%d", i), SubString: "*", SubVersion: 1,
+		}
+	}
+	body := string(protocol.Marshal(protocol.HeartbeatData{
+		ClientID: "c", ConsumerDataSet: []protocol.ConsumerData{{
+			GroupName: "g", MessageModel: protocol.Clustering, SubscriptionDataSet: subs,
+		}},
+	}))
+	for range 2 {
+		b.ok(remoting.HeartBeat, nil, body)
+	}
+	if told := b.takeTold(); len(told) != 1 {
+		t.Fatalf("told %q", told)
+	}
+	if s, _ := b.Members.Subscription([]byte("g"), []byte("T9999")); s == nil {
+		t.Fatal("the last subscription is missing")
+	}
+}
