@@ -2,9 +2,154 @@
 
 package storage
 
-// PendingInfo counts messages that RocketMQ would deliver later, as found at the start.
-type PendingInfo struct{ Delayed, Timer, Half int64 }
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
 
-func (s *Store) countPending() PendingInfo { return PendingInfo{} }
+	"github.com/skylarkmq/skylark/storage/consumequeue"
+	"github.com/skylarkmq/skylark/storage/record"
+)
 
-func (s *Store) notePending() {}
+// Topics and files in which RocketMQ keeps messages that it delivers later.
+const (
+	timerTopic = "rmq_sys_wheel_timer"
+	halfTopic  = "RMQ_SYS_TRANS_HALF_TOPIC"
+	opTopic    = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+	transGroup = "CID_RMQ_SYS_TRANS"
+
+	timerSlotSize   = 32 // int64 time in units, int64 first, int64 last, int32 count, int32 unused
+	offSlotCount    = 24
+	timerUnitMS     = 1000 // timerPrecisionMs
+	offTimerReadMS  = 0    // of timercheck: int64, slots before this time were delivered
+	offTimerQueueAt = 16   // of timercheck: int64, messages before this queue offset are in the wheel
+	timerCheckUsed  = 56
+)
+
+// PendingInfo counts messages that wait in the store to be delivered later, as found at the start.
+// They stay where they are: RocketMQ delivers them when it opens the store again.
+type PendingInfo struct {
+	Delayed int64 // with a delay level, in SCHEDULE_TOPIC_XXXX
+	Timer   int64 // with a delivery time, in rmq_sys_wheel_timer
+	Half    int64 // of transactions that are not decided
+}
+
+// countPending reads RocketMQ's progress files. What cannot be read counts as no progress, so that
+// the numbers are rather too high.
+func (s *Store) countPending() PendingInfo {
+	return PendingInfo{Delayed: s.countDelayed(), Timer: s.countTimer(), Half: s.countHalf()}
+}
+
+// notePending warns of messages that nobody delivers.
+func (s *Store) notePending() {
+	if p := s.pending; p != (PendingInfo{}) {
+		s.cfg.Notice("store has messages to be delivered later, which are left untouched",
+			"delayed", p.Delayed, "timer", p.Timer, "half", p.Half)
+	}
+}
+
+// countDelayed counts what lies behind the progress of each delay level; its queue is level-1.
+func (s *Store) countDelayed() int64 {
+	var n int64
+	done := offsetTable(s.path("config", "delayOffset.json"), "offsetTable")
+	for _, id := range s.Queues(scheduleTopic) {
+		lo, hi, _ := s.QueueBounds([]byte(scheduleTopic), id)
+		n += int64(hi - min(max(lo, done[int64(id)+1]), hi))
+	}
+	return n
+}
+
+// countTimer counts what is in the wheel and not yet due, and what is not in the wheel yet.
+func (s *Store) countTimer() int64 {
+	lo, hi, ok := s.QueueBounds([]byte(timerTopic), 0)
+	if !ok || hi == 0 {
+		return 0
+	}
+	check, err := os.ReadFile(s.path("config", "timercheck"))
+	if err != nil || len(check) < timerCheckUsed {
+		return int64(hi - lo)
+	}
+	readMS := int64(binary.BigEndian.Uint64(check[offTimerReadMS:]))
+	done := record.QueueOffset(binary.BigEndian.Uint64(check[offTimerQueueAt:]))
+	n := int64(hi - min(max(lo, done), hi))
+	wheel, err := os.ReadFile(s.path("timerwheel"))
+	if err != nil {
+		return int64(hi - lo)
+	}
+	for ; len(wheel) >= timerSlotSize; wheel = wheel[timerSlotSize:] {
+		if at := int64(binary.BigEndian.Uint64(wheel)); at > 0 && at*timerUnitMS >= readMS {
+			n += int64(max(int32(binary.BigEndian.Uint32(wheel[offSlotCount:])), 0))
+		}
+	}
+	return n
+}
+
+// countHalf counts half messages that were neither decided nor passed by the check.
+func (s *Store) countHalf() int64 {
+	lo, hi, ok := s.QueueBounds([]byte(halfTopic), 0)
+	if !ok || hi == 0 {
+		return 0
+	}
+	offsets := s.path("config", "consumerOffset.json")
+	from := max(lo, offsetTable(offsets, halfTopic+"@"+transGroup)[0])
+	decided := map[int64]bool{}
+	opLo, opHi, _ := s.QueueBounds([]byte(opTopic), 0)
+	for at := opLo; at < opHi; at++ {
+		u, ok := s.Unit([]byte(opTopic), 0, at)
+		if !ok {
+			continue
+		}
+		s.eachDecided(u, func(half int64) { decided[half] = true })
+	}
+	var n int64
+	for at := from; at < hi; at++ {
+		if !decided[int64(at)] {
+			n++
+		}
+	}
+	return n
+}
+
+// eachDecided reads one op message: a list of queue offsets of half messages.
+func (s *Store) eachDecided(u consumequeue.Unit, fn func(half int64)) {
+	v, err := s.readRecord(u.At, nil)
+	if err != nil {
+		return
+	}
+	for text := range bytes.SplitSeq(v.Body(), []byte(",")) {
+		if half, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+			fn(half)
+		}
+	}
+}
+
+// offsetTable reads the object behind a key of a JSON file of RocketMQ, whose keys are numbers
+// without quotes. Values that are no offsets are left out.
+func offsetTable(path, key string) map[int64]record.QueueOffset {
+	table := map[int64]record.QueueOffset{}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return table
+	}
+	object := regexp.MustCompile(regexp.QuoteMeta(strconv.Quote(key)) + `\s*:\s*\{([^{}]*)\}`)
+	found := object.FindSubmatch(text)
+	if found == nil {
+		return table
+	}
+	for pair := range strings.SplitSeq(string(found[1]), ",") {
+		name, value, _ := strings.Cut(pair, ":")
+		k, err := strconv.ParseInt(strings.Trim(strings.TrimSpace(name), `"`), 10, 64)
+		if err != nil {
+			continue
+		}
+		v, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+		if err == nil && v >= 0 && v < math.MaxInt64 {
+			table[k] = record.QueueOffset(v)
+		}
+	}
+	return table
+}
