@@ -177,7 +177,7 @@ func (r *rate) init(nowMS int64) {
 }
 
 func (r *rate) add(nowMS, n int64) {
-	if nowMS >= r.due.Load() {
+	if out(nowMS, r.due.Load()) {
 		r.roll(nowMS)
 	}
 	r.n.Add(n)
@@ -187,11 +187,16 @@ func (r *rate) roll(nowMS int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	due := r.due.Load()
-	if nowMS < due {
+	if !out(nowMS, due) {
 		return
 	}
 	last := nowMS - nowMS%tickMS
 	n := r.n.Load()
+	if nowMS < due { // the clock went back
+		r.ring.kept = append(r.ring.kept[:0], snapshot{atMS: last, sum: n})
+		r.due.Store(last + tickMS)
+		return
+	}
 	for at := max(due, last-tpsTicks*tickMS); at <= last; at += tickMS {
 		r.ring.push(snapshot{atMS: at, sum: n}, tpsTicks+1)
 	}
@@ -200,7 +205,7 @@ func (r *rate) roll(nowMS int64) {
 
 // per is the rate over the last ticks, or over the time that is known when that is shorter.
 func (r *rate) per(nowMS int64, ticks int) float64 {
-	if nowMS >= r.due.Load() {
+	if out(nowMS, r.due.Load()) {
 		r.roll(nowMS)
 	}
 	r.mu.Lock()
@@ -255,13 +260,17 @@ func (d *daily) midnightAfter(ms int64) int64 {
 
 // roll closes the days that ended before nowMS; total is the count before anything new is added.
 func (d *daily) roll(nowMS, total int64) {
-	if nowMS < d.next.Load() {
+	const twoDaysMS = 48 * 3600 * 1000
+	if next := d.next.Load(); nowMS < next && nowMS >= next-twoDaysMS {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	next := d.next.Load()
 	if nowMS < next {
+		if nowMS < next-twoDaysMS { // the clock went back
+			d.next.Store(d.midnightAfter(nowMS))
+		}
 		return
 	}
 	d.yesterday, d.today = d.today, total

@@ -62,12 +62,16 @@ func newItem(nowMS int64) *Item {
 // Add counts one call that brings n. It allocates nothing but, once in ten seconds, what the first
 // snapshots of a ring need.
 func (i *Item) Add(nowMS, n int64) {
-	if nowMS >= i.due.Load() {
+	if out(nowMS, i.due.Load()) {
 		i.roll(nowMS)
 	}
 	i.sum.Add(n)
 	i.calls.Add(1)
 }
+
+// out tells that nowMS is outside the tick that ends at due: a snapshot is due, or the clock was set
+// back by more than a tick.
+func out(nowMS, due int64) bool { return nowMS >= due || nowMS < due-2*tickMS }
 
 // Sum is the total since the item exists.
 func (i *Item) Sum() int64 { return i.sum.Load() }
@@ -78,11 +82,18 @@ func (i *Item) roll(nowMS int64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	due := i.due.Load()
-	if nowMS < due {
+	if !out(nowMS, due) {
 		return
 	}
 	sum, calls := i.sum.Load(), i.calls.Load()
 	last := nowMS - nowMS%tickMS
+	if nowMS < due { // the clock went back: the history has no meaning, begin anew
+		for w := range i.rings {
+			i.rings[w].kept = append(i.rings[w].kept[:0], snapshot{last, sum, calls})
+		}
+		i.due.Store(last + tickMS)
+		return
+	}
 	for w := range i.rings {
 		step := windows[w].ticks * tickMS
 		first := (due + step - 1) / step * step
@@ -104,7 +115,7 @@ type Window struct {
 
 // window is the difference between the newest and the oldest snapshot kept.
 func (i *Item) window(w int, nowMS int64) Window {
-	if nowMS >= i.due.Load() {
+	if out(nowMS, i.due.Load()) {
 		i.roll(nowMS)
 	}
 	i.mu.Lock()

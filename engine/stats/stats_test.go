@@ -139,7 +139,13 @@ func TestClockBack(t *testing.T) {
 	if d, ok := m.View("TOPIC_PUT_NUMS", "T"); !ok || d.StatsMinute.Sum < 0 {
 		t.Fatalf("%+v", d)
 	}
-	m.Broker().Report(c.ms)
+	c.ms += 10_000
+	if d, _ := m.View("TOPIC_PUT_NUMS", "T"); d.StatsMinute.Sum != 1 || d.StatsMinute.TPS != 0.1 {
+		t.Fatalf("it does not count on: %+v", d)
+	}
+	if r := m.Broker().Report(c.ms); r.PutTPS != "0.1 0.1 0.1" || r.Put.Now != 1 {
+		t.Fatalf("%+v", r)
+	}
 }
 
 func TestAllocsPut(t *testing.T) {
