@@ -118,6 +118,9 @@ func (s *Store) appendOne(e *Entry, now int64) error {
 		return illegal(-1, "body of %d and record of %d bytes, the limit is %d for the body",
 			len(d.Body), size, s.cfg.MaxMessageSize)
 	}
+	if err := s.fits(size); err != nil {
+		return err
+	}
 	q, err := s.queueFor(d, 1)
 	if err != nil {
 		return err
@@ -133,6 +136,14 @@ func (s *Store) appendOne(e *Entry, now int64) error {
 	e.QueueOffset, e.At, e.End, e.Count = place.Queue, at, s.next, 1
 	s.puts.messages.Add(1)
 	s.puts.bytes.Add(int64(size))
+	return nil
+}
+
+// fits refuses what no log file can hold; only stores with very small files come here.
+func (s *Store) fits(size int) error {
+	if int64(size)+record.BlankSize > s.cfg.SegmentSize {
+		return illegal(-1, "%d bytes do not fit into a log file of %d", size, s.cfg.SegmentSize)
+	}
 	return nil
 }
 
@@ -206,9 +217,8 @@ func (s *Store) appendBatch(e *Entry, now int64) error {
 	if err != nil {
 		return err
 	}
-	if int64(size)+record.BlankSize > s.cfg.SegmentSize {
-		return illegal(-1, "batch of %d bytes does not fit into a log file of %d", size,
-			s.cfg.SegmentSize)
+	if err := s.fits(size); err != nil {
+		return err
 	}
 	q, err := s.queueFor(d, n)
 	if err != nil {

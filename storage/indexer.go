@@ -209,6 +209,7 @@ func (x *indexer) close(all bool) error {
 	close(x.quit)
 	x.done.Wait()
 	if all && !x.failed.Load() {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		end := record.PhysicalOffset(x.store.dispatched.Load())
 		x.quit = make(chan struct{})
 		if err := x.indexTo(end); err != nil {

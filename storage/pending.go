@@ -3,8 +3,10 @@
 package storage
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
+	"io"
 	"math"
 	"os"
 	"regexp"
@@ -76,16 +78,21 @@ func (s *Store) countTimer() int64 {
 	readMS := int64(binary.BigEndian.Uint64(check[offTimerReadMS:]))
 	done := record.QueueOffset(binary.BigEndian.Uint64(check[offTimerQueueAt:]))
 	n := int64(hi - min(max(lo, done), hi))
-	wheel, err := os.ReadFile(s.path("timerwheel"))
+	wheel, err := os.Open(s.path("timerwheel"))
 	if err != nil {
 		return int64(hi - lo)
 	}
-	for ; len(wheel) >= timerSlotSize; wheel = wheel[timerSlotSize:] {
-		if at := int64(binary.BigEndian.Uint64(wheel)); at > 0 && at*timerUnitMS >= readMS {
-			n += int64(max(int32(binary.BigEndian.Uint32(wheel[offSlotCount:])), 0))
+	defer func() { _ = wheel.Close() }()
+	slots := bufio.NewReaderSize(wheel, 64<<10)
+	var slot [timerSlotSize]byte
+	for {
+		if _, err := io.ReadFull(slots, slot[:]); err != nil {
+			return n
+		}
+		if at := int64(binary.BigEndian.Uint64(slot[:])); at > 0 && at*timerUnitMS >= readMS {
+			n += int64(max(int32(binary.BigEndian.Uint32(slot[offSlotCount:])), 0))
 		}
 	}
-	return n
 }
 
 // countHalf counts half messages that were neither decided nor passed by the check.

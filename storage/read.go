@@ -78,7 +78,7 @@ type run struct {
 	messages int
 }
 
-// Read collects messages from a queue offset on, as RocketMQ's DefaultMessageStore.getMessage does:
+// Read collects messages of a queue from an offset on, as RocketMQ's DefaultMessageStore.getMessage does:
 // at least one message when any matches, then as many as the limits allow. It returns regions of
 // the log and never touches their bytes.
 //
@@ -88,6 +88,10 @@ type run struct {
 func (s *Store) Read(req *ReadRequest, res *ReadResult) {
 	res.Regions = res.Regions[:0]
 	*res = ReadResult{Regions: res.Regions}
+	if s.closed.Load() {
+		res.Status, res.Next = OffsetFoundNull, req.From
+		return
+	}
 	q := s.queues.Lookup(req.Topic, req.Queue)
 	if q == nil {
 		res.Status = NoMessageInQueue

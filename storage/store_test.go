@@ -19,7 +19,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(killDir); dir != "" {
+		fmt.Fprintln(os.Stderr, victim(dir))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // small returns a configuration with small files.
 func small(dir string) storage.Config {

@@ -103,7 +103,12 @@ func (q *Queue) CorrectMin(logMin record.PhysicalOffset) {
 		return at == end || u.At >= logMin
 	})
 	at, _ := q.nextReal(low+record.QueueOffset(n), end)
-	q.min.Store(int64(at))
+	for {
+		was := q.min.Load()
+		if was >= int64(at) || q.min.CompareAndSwap(was, int64(at)) {
+			return
+		}
+	}
 }
 
 // Search returns the first queue offset of [Min, End) for which found is true; found must be false

@@ -103,9 +103,18 @@ func (ix *Index) list() (foreign []string, err error) {
 			foreign = append(foreign, path)
 			continue
 		}
-		if info, err := e.Info(); err != nil {
+		info, err := e.Info()
+		if err != nil {
 			return nil, err
-		} else if n := info.Size(); n != ix.shape.size() {
+		}
+		switch n := info.Size(); n {
+		case ix.shape.size():
+		case 0: // a crash came between making the file and giving it its length
+			if err := ix.cfg.FS.Remove(path); err != nil {
+				return nil, err
+			}
+			continue
+		default:
 			return nil, fmt.Errorf("%s has %d bytes, maxHashSlotNum and maxIndexNum make %d: start "+
 				"with the values that the files were written with, or move the index folder away "+
 				"to have it made anew", path, n, ix.shape.size())
