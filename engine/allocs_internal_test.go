@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/eventloop"
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/net/remoting"
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+// counting runs a measurement inside the event loop, where the hot path lives: the first command of
+// a connection is repeated, and the allocations of each round are counted.
+type counting struct {
+	*loopHandler
+	result chan float64
+}
+
+// rounds is enough to drown one-off growth, and little enough to stay inside the output bound.
+const rounds = 2000
+
+func (h *counting) Command(c *eventloop.Conn, cmd *remoting.Command) {
+	once := func() {
+		h.loopHandler.Command(c, cmd)
+		h.loopHandler.ReadDone(c)
+	}
+	for range 100 {
+		once()
+	}
+	h.result <- testing.AllocsPerRun(rounds, once)
+}
+
+func startForAllocs(t *testing.T) *Broker {
+	t.Helper()
+	cfg := Default()
+	cfg.BrokerName, cfg.BindAddress, cfg.ListenPort, cfg.FastPort = "a", "127.0.0.1", 0, -1
+	cfg.StoreRoot = t.TempDir()
+	cfg.CommitLogFileSize = 64 << 20
+	cfg.IndexSlots, cfg.IndexEntries = 5000, 200000
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	b, err := New(cfg)
+	if err == nil {
+		err = b.Start(context.Background())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close(context.Background()) })
+	return b
+}
+
+// allocsOf sends one frame to a broker whose loop repeats and measures it.
+func allocsOf(t *testing.T, b *Broker, frame []byte) float64 {
+	t.Helper()
+	result := make(chan float64, 1)
+	cfg := eventloop.DefaultConfig()
+	cfg.Loops = 1
+	server, err := eventloop.Listen(cfg, []string{"127.0.0.1:0"},
+		func(l *eventloop.Loop) eventloop.Handler {
+			return &counting{b.newLoopHandler(l).(*loopHandler), result}
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = server.Close(ctx)
+	}()
+	conn, err := net.Dial("tcp", server.Addrs()[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := conn.Write(frame); err != nil {
+		t.Fatal(err)
+	}
+	return <-result
+}
+
+func sendFrame(s remoting.SerializeType, batch bool) []byte {
+	req := &protocol.SendRequest{
+		Group: []byte("producers"), Topic: []byte("SELF_TEST"), DefaultTopic: []byte("TBW102"),
+		DefaultTopicQueues: 4, BornMS: 1, MaxReconsumeTimes: -1, Batch: batch,
+		Properties: record.AppendProperty(record.AppendProperty(nil, "TAGS", "a"), "KEYS", "k1 k2"),
+	}
+	body := make([]byte, 1024)
+	code := remoting.SendMessageV2
+	if batch {
+		code = remoting.SendBatchMessage
+		body = nil
+		for range 8 {
+			body = record.AppendBatchEntry(body, 0, make([]byte, 100), req.Properties)
+		}
+	}
+	head := remoting.NewRequest(code, 1)
+	head.Serialize = s
+	e := remoting.Begin(nil, head)
+	req.AppendFields(&e)
+	return e.End(body)
+}
+
+func TestAllocsSend(t *testing.T) {
+	b := startForAllocs(t)
+	if err := b.topics.Put(&protocol.TopicConfig{
+		TopicName: "SELF_TEST", ReadQueueNums: 4, WriteQueueNums: 4, Perm: 6,
+		TopicFilterType: protocol.SingleTag,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for name, frame := range map[string][]byte{
+		"json": sendFrame(remoting.JSON, false), "binary": sendFrame(remoting.Binary, false),
+		"batch of 8": sendFrame(remoting.JSON, true),
+	} {
+		if got := allocsOf(t, b, frame); got != 0 {
+			t.Errorf("%s: %v allocations for a send, want 0", name, got)
+		}
+	}
+	info := b.store.Info()
+	if info.Wrote < rounds*1024 {
+		t.Fatalf("only %d bytes were stored: the measurement did not send", info.Wrote)
+	}
+}
+
+func TestAllocsPull(t *testing.T) {
+	b := startForAllocs(t)
+	if err := b.topics.Put(&protocol.TopicConfig{
+		TopicName: "SELF_TEST", ReadQueueNums: 4, WriteQueueNums: 4, Perm: 6,
+		TopicFilterType: protocol.SingleTag,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	allocsOf(t, b, sendFrame(remoting.JSON, false)) // fills the queue
+	if _, _, err := b.groups.LookupOrCreate("consumers"); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(r *protocol.PullRequest){
+		"found":     func(*protocol.PullRequest) {},
+		"by tag":    func(r *protocol.PullRequest) { r.Subscription = []byte("a || b") },
+		"no match":  func(r *protocol.PullRequest) { r.Subscription = []byte("b") },
+		"committed": func(r *protocol.PullRequest) { r.SysFlag |= 1; r.CommitOffset = 3 },
+		"not held":  func(r *protocol.PullRequest) { r.QueueOffset = 1 << 40 },
+	} {
+		req := &protocol.PullRequest{
+			Group: []byte("consumers"), Topic: []byte("SELF_TEST"), MaxMessages: 4, SysFlag: 4,
+			Subscription: []byte("*"),
+		}
+		change(req)
+		e := remoting.Begin(nil, remoting.NewRequest(remoting.PullMessage, 1))
+		req.AppendFields(&e)
+		if got := allocsOf(t, b, e.End(nil)); got != 0 {
+			t.Errorf("%s: %v allocations for a pull, want 0", name, got)
+		}
+	}
+}
