@@ -240,6 +240,7 @@ func (b *Broker) shutdown(ctx context.Context) error {
 		b.held.Close()
 	}
 	if b.server != nil {
+		b.awaitFlush(ctx)
 		errs = append(errs, b.server.Close(ctx))
 	}
 	if b.workers != nil {
@@ -259,6 +260,25 @@ func (b *Broker) shutdown(ctx context.Context) error {
 		b.flushed.Close()
 	}
 	return errors.Join(errs...)
+}
+
+// awaitFlush lets the sends that wait for the disk be answered before their connections end.
+func (b *Broker) awaitFlush(ctx context.Context) {
+	if b.flushed == nil {
+		return
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(time.Second)
+	for b.flushed.Len() > 0 {
+		select {
+		case <-tick.C:
+		case <-limit:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // configDir is where the tables' files lie.

@@ -20,6 +20,10 @@ type loopHandler struct {
 	pull   *processor.Pull
 }
 
+// versionGoAway is V5_3_1: newer clients understand GO_AWAY and look for another connection; older
+// ones are served until the end.
+const versionGoAway = 475
+
 func (b *Broker) newLoopHandler(*eventloop.Loop) eventloop.Handler {
 	return &loopHandler{
 		broker: b, send: processor.NewSend(&b.sendShared), pull: processor.NewPull(&b.pullShared),
@@ -37,6 +41,10 @@ func (h *loopHandler) Open(c *eventloop.Conn) {
 func (h *loopHandler) Command(c *eventloop.Conn, cmd *remoting.Command) {
 	if cmd.IsResponse() {
 		h.broker.calls.resolve(c.Value().(*channel), cmd)
+		return
+	}
+	if cmd.Version > versionGoAway && h.broker.closing.Load() {
+		h.reply(c, cmd, processor.Reply{Code: remoting.GoAway, Remark: "please go away"})
 		return
 	}
 	switch remoting.RequestCode(cmd.Code) {

@@ -126,6 +126,13 @@ func (l *List[W]) expire() {
 	l.hand()
 }
 
+// Len is the number of waiters.
+func (l *List[W]) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.entries) - l.head
+}
+
 // Close releases everything as not reached and refuses what comes later.
 func (l *List[W]) Close() {
 	l.releasing.Lock()
