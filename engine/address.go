@@ -94,19 +94,19 @@ func resolve(host string) (netip.Addr, error) {
 }
 
 func loopbackOnly(nameServers string) bool {
-	any := false
+	found := false
 	for addr := range strings.SplitSeq(nameServers, ";") {
 		host, _, err := net.SplitHostPort(strings.TrimSpace(addr))
 		if err != nil {
 			continue
 		}
-		any = true
+		found = true
 		ip, err := netip.ParseAddr(host)
 		if host != "localhost" && (err != nil || !ip.IsLoopback()) {
 			return false
 		}
 	}
-	return any
+	return found
 }
 
 // bridges are the ranges that container engines give their bridges by default.

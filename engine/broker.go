@@ -203,7 +203,9 @@ func (b *Broker) readable() bool { return b.permission.Load()&4 != 0 }
 func (b *Broker) writable() bool { return b.permission.Load()&2 != 0 }
 
 // notice is how leaves and the store speak to the operator.
-func (b *Broker) notice(msg string, kv ...any) { b.log.Warn(msg, kv...) }
+func (b *Broker) notice(msg string, kv ...any) {
+	b.log.Warn(msg, kv...) //nolint:sloglint // the message is a constant where it is said
+}
 
 // releaseFlushed posts the answers of sends that the disk has caught up with: each loop once.
 func (b *Broker) releaseFlushed(released []watermark.Released[*processor.FlushWait]) {

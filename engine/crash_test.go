@@ -50,13 +50,13 @@ func runVictim(dir, flush string) {
 		err = b.Start(context.Background())
 	}
 	if err != nil {
-		fmt.Println("failed:", err)
+		_, _ = fmt.Fprintln(os.Stdout, "failed:", err)
 		os.Exit(1)
 	}
-	fmt.Println("ready", b.Addr())
+	_, _ = fmt.Fprintln(os.Stdout, "ready", b.Addr())
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	if err := b.Close(context.Background()); err != nil {
-		fmt.Println("failed:", err)
+		_, _ = fmt.Fprintln(os.Stdout, "failed:", err)
 		os.Exit(1)
 	}
 }
@@ -119,7 +119,6 @@ type place struct {
 type ledger struct {
 	mu    sync.Mutex
 	acked map[place]string
-	sent  int
 }
 
 // load sends to four queues from several connections until ctx ends or the broker dies.

@@ -184,6 +184,7 @@ func (b *Broker) notYet(code int32) string {
 		return ": this broker has no timers yet"
 	case remoting.SendReplyMessage, remoting.SendReplyMessageV2:
 		return ": this broker has no request-reply yet"
+	default:
+		return ""
 	}
-	return ""
 }

@@ -70,7 +70,3 @@ func (w *workers) close() {
 	w.mu.Unlock()
 	w.wg.Wait()
 }
-
-// waiting and capacity describe the queue.
-func (w *workers) waiting() int  { return len(w.queue) }
-func (w *workers) capacity() int { return cap(w.queue) }
