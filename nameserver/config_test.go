@@ -44,8 +44,8 @@ func TestKV(t *testing.T) {
 		}
 		c.want(22, "No config item, Namespace: M Key: gone", remoting.GetKVConfig,
 			fields{"namespace": "M", "key": "gone"}, "")
-		if r := c.want(0, "", remoting.GetKVListByNamespace, fields{"namespace": "M"}, ""); string(r.Body) !=
-			`{"table":{}}` {
+		r = c.want(0, "", remoting.GetKVListByNamespace, fields{"namespace": "M"}, "")
+		if string(r.Body) != `{"table":{}}` {
 			t.Errorf("emptied namespace: %s", r.Body)
 		}
 	}
@@ -132,11 +132,13 @@ func TestUpdateConfig(t *testing.T) {
 	s := start(t, dir, nil)
 	c := dial(t, s)
 	update := remoting.UpdateNamesrvConfig
-	c.want(0, "", update, nil, "enableTopicList=false\nnoSuchKey=1\nscanNotActiveBrokerInterval = 7000")
+	_, port, _ := strings.Cut(s.Addr(), ":")
+	c.want(0, "", update, nil,
+		"enableTopicList=false\nnoSuchKey=1\nscanNotActiveBrokerInterval = 7000")
 	c.want(1, "disable", remoting.GetUnitTopicList, nil, "")
 	text := string(c.want(0, "", remoting.GetNamesrvConfig, nil, "").Body)
 	for _, line := range []string{"enableTopicList=false\n", "scanNotActiveBrokerInterval=7000\n",
-		"listenPort=9876\n"} {
+		"bindAddress=127.0.0.1\n", "listenPort=" + port + "\n"} {
 		if !strings.Contains(text, line) {
 			t.Errorf("%q is not in\n%s", line, text)
 		}
@@ -169,7 +171,9 @@ func TestUpdateConfigRefusesPaths(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "namesrv")
 	victim := filepath.Join(t.TempDir(), "victim")
-	c := dial(t, start(t, dir, func(cfg *nameserver.Config) { cfg.BlackList += "; waitSecondsForService" }))
+	c := dial(t, start(t, dir, func(cfg *nameserver.Config) {
+		cfg.BlackList += "; waitSecondsForService"
+	}))
 	for _, key := range []string{"rocketmqHome", "configStorePath", "kvConfigPath", "configBlackList",
 		"listenPort", "bindAddress", "waitSecondsForService", "kvConfig\\u0050ath", " kvConfigPath "} {
 		for _, value := range []string{victim, "x;touch " + victim, "$(touch " + victim + ")", ""} {

@@ -2,11 +2,12 @@
 
 package nameserver
 
-// REGISTER_BROKER. The body is decoded on the loop when it is small and plain. A large one goes to a worker,
-// and so do those that follow it on the connection, so that they are applied in order; the table
-// is changed on the loop, where it is known whether the connection still stands.
+// REGISTER_BROKER. The body is decoded on the loop when it is small and plain. A large one goes to
+// a worker, and so do those that follow it on the connection, so that they are applied in order;
+// the table is changed on the loop, where it is known whether the connection still stands.
 
 import (
+	"net/netip"
 	"strings"
 
 	"github.com/skylarkmq/skylark/nameserver/route"
@@ -81,6 +82,10 @@ func (h *handler) apply(
 	if result.First {
 		s.cfg.Log.Info("broker registered", "broker", r.Broker.Name, "id", r.Broker.ID,
 			"addr", r.Broker.Addr, "cluster", r.Broker.Cluster)
+		if unreachable(r.Broker.Addr, c.RemoteAddr().Addr()) {
+			s.cfg.Log.Warn("broker registers an address that others cannot reach, see brokerIP1",
+				"broker", r.Broker.Name, "addr", r.Broker.Addr, "from", c.RemoteAddr().String())
+		}
 	}
 	s.handle(events)
 	a := answer{empty: true}
@@ -93,6 +98,20 @@ func (h *handler) apply(
 		}
 	}
 	send(c, cmd, a)
+}
+
+// unreachable reports whether a broker that speaks from another host names an address that has a
+// meaning on its own host only.
+func unreachable(registered string, from netip.Addr) bool {
+	if from.Unmap().IsLoopback() {
+		return false
+	}
+	at, err := netip.ParseAddrPort(registered)
+	if err != nil {
+		return false // a host name
+	}
+	host := at.Addr().Unmap()
+	return host.IsUnspecified() || host.IsLoopback() || host.IsLinkLocalUnicast()
 }
 
 // decodeRegistration reads header and body. Errors are *remoting.Error.

@@ -100,6 +100,10 @@ func (s *Server) Start() error {
 		return fmt.Errorf("nameserver: start: %w", err)
 	}
 	s.loops = loops
+	set := *s.settings.Load() // GET_NAMESRV_CONFIG tells where it really listens
+	addr := loops.Addrs()[0]
+	set.BindAddress, set.ListenPort = addr.Addr().String(), int(addr.Port())
+	s.settings.Store(&set)
 	s.cfg.Log.Info("name server started", "addr", s.Addr(), "path", s.cfg.KVConfigPath)
 	return nil
 }

@@ -37,12 +37,13 @@ func TestBrokerLifeCycle(t *testing.T) {
 		string(r.Body) != version {
 		t.Errorf("known data version: changed=%s %s", field(r, "changed"), r.Body)
 	}
-	if r := c.want(0, "", remoting.QueryDataVersion, f, `{"counter":"3"}`); field(r, "changed") != "true" {
+	r := c.want(0, "", remoting.QueryDataVersion, f, `{"counter":"3"}`)
+	if field(r, "changed") != "true" {
 		t.Errorf("other data version: changed=%s", field(r, "changed"))
 	}
 	unknown := brokerFields("b", "0", "9:9")
-	if r := c.want(0, "", remoting.QueryDataVersion, unknown, version); field(r, "changed") != "true" ||
-		r.Body != nil {
+	r = c.want(0, "", remoting.QueryDataVersion, unknown, version)
+	if field(r, "changed") != "true" || r.Body != nil {
 		t.Errorf("unknown broker: changed=%s %s", field(r, "changed"), r.Body)
 	}
 	b.want(0, "", remoting.BrokerHeartbeat, f, "")
@@ -63,7 +64,8 @@ func TestClosedConnectionRemovesItsBroker(t *testing.T) {
 	_ = other.conn.Close()
 	eventually(t, "the other broker left", func() bool {
 		var info protocol.ClusterInfo
-		if err := protocol.Unmarshal(c.call(remoting.GetBrokerClusterInfo, nil, nil).Body, &info); err != nil {
+		body := c.call(remoting.GetBrokerClusterInfo, nil, nil).Body
+		if err := protocol.Unmarshal(body, &info); err != nil {
 			t.Fatal(err)
 		}
 		return len(info.BrokerAddrTable) == 1
@@ -114,7 +116,8 @@ func TestLargeRegistrations(t *testing.T) {
 		registerBody(1, names...), registerBody(2, "X"), registerBody(3, names[:1500]...),
 		registerBody(4, "Y"),
 	} {
-		err := c.conn.Async(within(t), &invoke.Request{Code: remoting.RegisterBroker, Header: f, Body: body},
+		q := &invoke.Request{Code: remoting.RegisterBroker, Header: f, Body: body}
+		err := c.conn.Async(within(t), q,
 			func(r *invoke.Response, err error) {
 				if err != nil {
 					r = &invoke.Response{Code: -1, Remark: err.Error()}

@@ -61,13 +61,10 @@ func (s *table) add(names ...string) {
 	s.version.Next(time.Now().UnixMilli())
 }
 
-func startNameServer(t *testing.T, listen string, change func(*nameserver.Config)) *nameserver.Server {
+func startNameServer(t *testing.T, listen string) *nameserver.Server {
 	t.Helper()
 	cfg := nameserver.DefaultConfig()
 	cfg.Listen, cfg.Dir, cfg.Backend = listen, t.TempDir(), *backend
-	if change != nil {
-		change(&cfg)
-	}
 	s, err := nameserver.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +136,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 
 func TestRegistersEverywhere(t *testing.T) {
 	t.Parallel()
-	one, two := startNameServer(t, "127.0.0.1:0", nil), startNameServer(t, "127.0.0.1:0", nil)
+	one, two := startNameServer(t, "127.0.0.1:0"), startNameServer(t, "127.0.0.1:0")
 	source := &table{names: []string{"A", "B"}}
 	r := newRegistration(t, config(source, one.Addr(), two.Addr()))
 	if err := r.RegisterAll(within(t)); !errors.Is(err, registration.ErrClosed) {
@@ -189,7 +186,7 @@ func TestRegistersEverywhere(t *testing.T) {
 func TestSingleTopicAndNone(t *testing.T) {
 	t.Parallel()
 	for _, names := range [][]string{nil, {"A"}} {
-		ns := startNameServer(t, "127.0.0.1:0", nil)
+		ns := startNameServer(t, "127.0.0.1:0")
 		source := &table{names: names}
 		r := newRegistration(t, config(source, ns.Addr()))
 		r.Start()
@@ -208,7 +205,7 @@ func TestSingleTopicAndNone(t *testing.T) {
 
 func TestSplitsLargeTables(t *testing.T) {
 	t.Parallel()
-	ns := startNameServer(t, "127.0.0.1:0", nil)
+	ns := startNameServer(t, "127.0.0.1:0")
 	source := &table{}
 	for i := range 251 {
 		source.add(fmt.Sprintf("T%03d", i))
@@ -232,7 +229,8 @@ func TestSplitsLargeTables(t *testing.T) {
 		names[i] = fmt.Sprintf("More%d", i)
 	}
 	source.add(names...)
-	if err := r.RegisterTopic(within(t), names...); err != nil || routeOf(t, ns.Addr(), "More99") == nil {
+	err := r.RegisterTopic(within(t), names...)
+	if err != nil || routeOf(t, ns.Addr(), "More99") == nil {
 		t.Errorf("many changes: %v", err)
 	}
 }
@@ -273,7 +271,7 @@ func TestNameServerAwayAndBack(t *testing.T) {
 	eventually(t, "a notice", func() bool { return count("not registered") == 1 })
 	<-time.After(100 * time.Millisecond) // several more tries
 	for range 2 {
-		ns := startNameServer(t, addr, nil)
+		ns := startNameServer(t, addr)
 		eventually(t, "the broker is registered", func() bool { return routeOf(t, addr, "A") != nil })
 		if err := ns.Close(); err != nil {
 			t.Fatal(err)
@@ -287,7 +285,7 @@ func TestNameServerAwayAndBack(t *testing.T) {
 
 func TestAnswerPermissionAndPeriod(t *testing.T) {
 	t.Parallel()
-	ns := startNameServer(t, "127.0.0.1:0", nil)
+	ns := startNameServer(t, "127.0.0.1:0")
 	source := &table{names: []string{"A", "B"}}
 	master := newRegistration(t, config(source, ns.Addr()))
 	master.Start()
@@ -344,7 +342,7 @@ func TestAnswerPermissionAndPeriod(t *testing.T) {
 
 func TestSetNameServers(t *testing.T) {
 	t.Parallel()
-	one, two := startNameServer(t, "127.0.0.1:0", nil), startNameServer(t, "127.0.0.1:0", nil)
+	one, two := startNameServer(t, "127.0.0.1:0"), startNameServer(t, "127.0.0.1:0")
 	source := &table{names: []string{"A", "B"}}
 	r := newRegistration(t, config(source, one.Addr()))
 	r.Start()
@@ -352,7 +350,9 @@ func TestSetNameServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.SetNameServers([]string{two.Addr()})
-	eventually(t, "the new name server knows", func() bool { return routeOf(t, two.Addr(), "A") != nil })
+	eventually(t, "the new name server knows", func() bool {
+		return routeOf(t, two.Addr(), "A") != nil
+	})
 	source.add("New")
 	if err := r.RegisterTopic(within(t), "New"); err != nil || routeOf(t, two.Addr(), "New") == nil {
 		t.Errorf("then New: %v", err)

@@ -72,22 +72,11 @@ func (t *Table) Register(r *Registration) (Registered, []Event, error) {
 		t.dropEmptyLocked(data)
 		return Registered{}, nil, ErrIncrementalFirst
 	}
-	for id, addr := range data.BrokerAddrs { // 5: one process changed its role
-		if addr == b.Addr && id != b.ID {
-			delete(data.BrokerAddrs, id)
-		}
-	}
-
 	key := liveKey{b.Cluster, b.Addr}
-	if bound && previous != b.Addr { // 6: a fenced old master
-		other := t.live[liveKey{b.Cluster, previous}]
-		if other != nil && other.version.StateVersion > r.Version.StateVersion {
-			delete(t.live, key)
-			return Registered{}, nil, nil
-		}
+	if !t.takeIDLocked(data, r) {
+		delete(t.live, key)
+		return Registered{}, nil, nil
 	}
-
-	data.BrokerAddrs[b.ID] = b.Addr // 8
 	first = first || previous == ""
 
 	t.registerTopicsLocked(r, data, first, oldBroker) // 9
@@ -116,6 +105,26 @@ func (t *Table) Register(r *Registration) (Registered, []Event, error) {
 		}
 	}
 	return result, events, nil
+}
+
+// takeIDLocked binds the id to the address, and returns false when the id belongs to a newer master
+// at another address.
+func (t *Table) takeIDLocked(data *protocol.BrokerData, r *Registration) bool {
+	b := r.Broker
+	for id, addr := range data.BrokerAddrs { // 5: one process changed its role
+		if addr == b.Addr && id != b.ID {
+			delete(data.BrokerAddrs, id)
+		}
+	}
+	previous, bound := data.BrokerAddrs[b.ID]
+	if bound && previous != b.Addr { // 6: a fenced old master
+		other := t.live[liveKey{b.Cluster, previous}]
+		if other != nil && other.version.StateVersion > r.Version.StateVersion {
+			return false
+		}
+	}
+	data.BrokerAddrs[b.ID] = b.Addr // 8
+	return true
 }
 
 // dropEmptyLocked forgets a name that has no address, which RouteInfoManager leaves behind.

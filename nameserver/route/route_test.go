@@ -84,8 +84,10 @@ func TestLookup(t *testing.T) {
 	register(t, table, r)
 	register(t, table, broker("b0", 0, "0:0", "A", "C"))
 	slave := broker("b0", 1, "0:1")
-	if got := register(t, table, slave); got.MasterAddr != "0:0" || got.HAAddr != "ha-0:0" || !got.First {
-		t.Errorf("answer to a slave: %+v", got)
+	answer := register(t, table, slave)
+	if diff := cmp.Diff(route.Registered{MasterAddr: "0:0", HAAddr: "ha-0:0", First: true},
+		answer); diff != "" {
+		t.Errorf("answer to a slave (-want +got):\n%s", diff)
 	}
 	want := &protocol.TopicRouteData{
 		BrokerDatas: []protocol.BrokerData{
@@ -415,7 +417,8 @@ func TestDeleteAndRegisterTopic(t *testing.T) {
 	other.Broker.Cluster = "D"
 	register(t, table, other)
 	table.DeleteTopic("A", "C")
-	if data, _ := table.Lookup("A"); len(data.QueueDatas) != 1 || data.QueueDatas[0].BrokerName != "o" {
+	data, _ := table.Lookup("A")
+	if len(data.QueueDatas) != 1 || data.QueueDatas[0].BrokerName != "o" {
 		t.Errorf("after deletion from one cluster: %+v", data)
 	}
 	table.DeleteTopic("A", "D")
