@@ -72,10 +72,13 @@ type Result struct {
 func (r *Result) WriteText(w io.Writer) {
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	p("window      %.2f s, %d messages in %d requests", r.Seconds, r.Messages, r.Requests)
-	if r.RateAsked > 0 {
+	switch {
+	case r.RateAsked > 0:
 		p("rate        %.0f msg/s of %.0f asked, %.2f MB/s", r.MessagesPerSec, r.RateAsked, r.MBPerSec)
-	} else {
+	case r.LatencyFrom == "sent":
 		p("rate        %.0f msg/s, %.2f MB/s (closed loop)", r.MessagesPerSec, r.MBPerSec)
+	default:
+		p("rate        %.0f msg/s, %.2f MB/s", r.MessagesPerSec, r.MBPerSec)
 	}
 	q := r.Latency
 	p("latency ms  from %s: mean %.3f p50 %.3f p90 %.3f p99 %.3f p99.9 %.3f p99.99 %.3f max %.3f",

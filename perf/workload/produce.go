@@ -134,7 +134,8 @@ func (p *producer) run(ctx context.Context, senders []*sender, out Output) produ
 	var wg sync.WaitGroup
 	finished := make(chan struct{})
 	for _, s := range senders {
-		s.sched = newSchedule(begin, p.cfg.Rate/float64(p.cfg.Batch), s.index, len(senders))
+		s.sched = newSchedule(begin, p.cfg.Rate/float64(p.cfg.Batch), s.index, len(senders),
+			time.Duration(p.cfg.Burst))
 		wg.Go(func() { s.loop(loops) })
 	}
 	go func() {
@@ -157,7 +158,8 @@ func (p *producer) run(ctx context.Context, senders []*sender, out Output) produ
 
 // paceProcessors is the GOMAXPROCS of a run at a fixed rate: a writer that sleeps in the kernel holds
 // its processor until the scheduler's monitor takes it away, so that readers need ones of their own.
-func paceProcessors(connections int) int { return 2*connections + runtime.NumCPU() }
+// More than that costs CPU: idle processors look for work.
+func paceProcessors(connections int) int { return max(connections+1, runtime.NumCPU()) }
 
 func (p *producer) judge(res *measure.Result) {
 	if res.Problem != "" {

@@ -345,3 +345,30 @@ func TestBrokerCPU(t *testing.T) {
 		t.Error("a process that does not exist was accepted")
 	}
 }
+
+// TestSchedule: over a second every schedule brings the whole rate, evenly or in bursts, and nothing
+// before its time.
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	for _, burst := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond} {
+		total := 0
+		moments := map[int64]bool{}
+		for i := range 4 {
+			s := newSchedule(1000, 10_000, i, 4, burst)
+			for s.due() < 1000+int64(time.Second) {
+				if at := s.due() - 1000; float64(at) < s.interval*float64(s.next)-1 {
+					t.Fatalf("burst %s: request %d is due early, at %d", burst, s.next, at)
+				}
+				moments[s.due()] = true
+				total++
+				s.next++
+			}
+		}
+		if total < 9_900 || total > 10_100 {
+			t.Errorf("burst %s: %d requests in a second, want 10000", burst, total)
+		}
+		if burst > 0 && len(moments) > int(4*time.Second/burst)+8 {
+			t.Errorf("burst %s: %d moments", burst, len(moments))
+		}
+	}
+}

@@ -21,6 +21,9 @@ const (
 	frameMax       = 16 << 20
 )
 
+// ErrSettings is wrapped by errors that a change of the settings would avoid.
+var ErrSettings = errors.New("bad settings")
+
 // Duration is a time.Duration that JSON shows as text, as "10s".
 type Duration time.Duration
 
@@ -45,15 +48,18 @@ type Produce struct {
 	Topics int `json:"topics"`
 	// Queues is how many queues of each topic are used, and wanted of a topic created by this run;
 	// 0: all.
-	Queues       int      `json:"queues"`
-	Group        string   `json:"group"`
-	Connections  int      `json:"connections"`
-	InFlight     int      `json:"in_flight"` // requests of a connection without an answer
-	Rate         float64  `json:"rate"`      // messages a second over all connections; 0: closed loop
-	Size         int      `json:"size"`      // bytes of each body
-	Batch        int      `json:"batch"`     // messages of a request
-	Tags         int      `json:"tags"`      // distinct tags; 0: none
-	Keys         bool     `json:"keys"`      // a key for each message
+	Queues      int     `json:"queues"`
+	Group       string  `json:"group"`
+	Connections int     `json:"connections"`
+	InFlight    int     `json:"in_flight"` // requests of a connection without an answer
+	Rate        float64 `json:"rate"`      // messages a second over all connections; 0: closed loop
+	// Burst, at a fixed rate, has the messages of a connection come due together, once in so long.
+	// 0: each by itself, which costs generator and broker a system call for nearly every message.
+	Burst        Duration `json:"burst"`
+	Size         int      `json:"size"`  // bytes of each body
+	Batch        int      `json:"batch"` // messages of a request
+	Tags         int      `json:"tags"`  // distinct tags; 0: none
+	Keys         bool     `json:"keys"`  // a key for each message
 	PropertySize int      `json:"property_size"`
 	Binary       bool     `json:"binary_header"` // ROCKETMQ header form instead of JSON
 	Warmup       Duration `json:"warmup"`
@@ -90,6 +96,7 @@ func (p *Produce) check() error {
 	bad(p.InFlight < 1 || p.InFlight > inFlightMax,
 		"in-flight is %d, want 1 to %d", p.InFlight, inFlightMax)
 	bad(p.Rate < 0, "rate is negative")
+	bad(p.Burst < 0 || p.Burst > 0 && p.Rate == 0, "burst needs a rate and is not negative")
 	bad(p.Size < 1, "size is %d, a message has at least 1 byte", p.Size)
 	bad(p.Batch < 1 || p.Batch > batchMax, "batch is %d, want 1 to %d", p.Batch, batchMax)
 	bad((p.Size+p.PropertySize+256)*p.Batch > frameMax,
@@ -100,7 +107,7 @@ func (p *Produce) check() error {
 	bad(p.Verify && p.Size < measure.StampSize,
 		"verify needs a size of at least %d bytes, not %d", measure.StampSize, p.Size)
 	if len(errs) > 0 {
-		return fmt.Errorf("workload: settings of produce: %w", errors.Join(errs...))
+		return fmt.Errorf("workload: produce: %w: %w", ErrSettings, errors.Join(errs...))
 	}
 	return nil
 }
@@ -185,7 +192,7 @@ func (c *Consume) check() error {
 	bad(c.Verify && filtered, "verify needs every message: it cannot go with a filter")
 	bad(c.Verify && c.Groups > 1, "verify needs one group, not %d", c.Groups)
 	if len(errs) > 0 {
-		return fmt.Errorf("workload: settings of consume: %w", errors.Join(errs...))
+		return fmt.Errorf("workload: consume: %w: %w", ErrSettings, errors.Join(errs...))
 	}
 	return nil
 }

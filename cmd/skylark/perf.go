@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/skylarkmq/skylark/perf/measure"
+	"github.com/skylarkmq/skylark/perf/workload"
+)
+
+func (a *app) perfCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "perf",
+		Short: "Load a cluster and measure it",
+		Long: "Loads a cluster of Skylark or Apache RocketMQ and measures it. Figures and their meaning " +
+			"are described\nin perf/README.md.",
+		Args: a.noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.perfProduceCommand(), a.perfConsumeCommand())
+	return cmd
+}
+
+// perfFlags are common to both loads.
+type perfFlags struct {
+	nameServers      string
+	warmup, duration time.Duration
+	reportMS         int
+	serialize        string
+	workload         string
+}
+
+func (a *app) perfCommonFlags(cmd *cobra.Command, f *perfFlags, brokerPID *int) {
+	a.nameServerFlag(cmd, &f.nameServers)
+	fl := cmd.Flags()
+	fl.DurationVar(&f.warmup, "warmup", 0, "load for so long before measuring, as 20s")
+	fl.DurationVar(&f.duration, "duration", 0, "measure for so long after warm-up, as 60s; 0: for ever")
+	fl.IntVar(&f.reportMS, "report-ms", 0,
+		"between reports, at least 100; 0: 10000, or 1000 on a terminal")
+	fl.StringVar(&f.serialize, "serialize", "json", "header form of requests: json or rocketmq")
+	fl.IntVar(brokerPID, "broker-pid", 0,
+		"process whose CPU and memory are measured over the window; must run on this host")
+	fl.StringVar(&f.workload, "workload", "",
+		"begin with the settings of a named workload: "+strings.Join(workload.Names(), ", "))
+}
+
+// output decides the form of reports: JSON, one live line on a terminal, or report lines.
+func (a *app) output(f *perfFlags) (workload.Output, error) {
+	out := workload.Output{
+		Reports: a.stdout, JSON: a.json, Every: time.Duration(f.reportMS) * time.Millisecond,
+	}
+	if f.reportMS != 0 && f.reportMS < 100 {
+		return out, misuse{fmt.Errorf("--report-ms is %d, want at least 100", f.reportMS)}
+	}
+	if file, ok := a.stdout.(*os.File); ok && !a.json {
+		out.Live = term.IsTerminal(int(file.Fd()))
+	}
+	if out.Every == 0 {
+		out.Every = 10 * time.Second
+		if out.Live {
+			out.Every = time.Second
+		}
+	}
+	return out, nil
+}
+
+func (f *perfFlags) binary() (bool, error) {
+	switch strings.ToLower(f.serialize) {
+	case "json":
+		return false, nil
+	case "rocketmq", "binary":
+		return true, nil
+	}
+	return false, misuse{fmt.Errorf("--serialize is %q, want json or rocketmq", f.serialize)}
+}
+
+// applyWorkload sets the options of the named workload that the command line does not set itself.
+func (f *perfFlags) applyWorkload(
+	cmd *cobra.Command, options func(workload.Workload) []workload.Option,
+) error {
+	if f.workload == "" {
+		return nil
+	}
+	w, _ := workload.Named(f.workload)
+	list := options(w)
+	if list == nil {
+		return misuse{fmt.Errorf("there is no workload %q for perf %s; all: %s",
+			f.workload, cmd.Name(), strings.Join(workload.Names(), ", "))}
+	}
+	for _, o := range list {
+		if cmd.Flags().Changed(o.Name) {
+			continue
+		}
+		if err := cmd.Flags().Set(o.Name, o.Value); err != nil {
+			return fmt.Errorf("workload %s: --%s: %w", f.workload, o.Name, err)
+		}
+	}
+	return nil
+}
+
+func (f *perfFlags) servers() []string {
+	var list []string
+	for s := range strings.SplitSeq(f.nameServers, ";") {
+		if s = strings.TrimSpace(s); s != "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// finish turns the outcome of a run into that of the command.
+func (a *app) finish(res *measure.Result, err error) error {
+	if err != nil {
+		if errors.Is(err, workload.ErrSettings) {
+			return misuse{err}
+		}
+		return err
+	}
+	if !res.OK {
+		return errReported // the result said why
+	}
+	return nil
+}
