@@ -86,14 +86,13 @@ func saveCheckpoint(path string, c Checkpoint) error {
 		return fmt.Errorf("storage: save checkpoint: %w", err)
 	}
 	defer func() { _ = f.Close() }()
+	var b [checkpointSize]byte
+	used := b[:checkpointUsed]
 	if n, err := f.Size(); err == nil && n < checkpointSize {
-		if err := f.Truncate(checkpointSize); err != nil {
-			return fmt.Errorf("storage: save checkpoint: %w", err)
-		}
+		used = b[:] // the length RocketMQ maps
 	}
-	var b [checkpointUsed]byte
 	c.Encode(b[:])
-	if _, err := f.WriteAt(b[:], 0); err != nil {
+	if _, err := f.WriteAt(used, 0); err != nil {
 		return fmt.Errorf("storage: save checkpoint: %w", err)
 	}
 	if err := f.Sync(); err != nil {

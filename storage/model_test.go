@@ -118,7 +118,7 @@ func TestModelStore(t *testing.T) {
 	cfg.QueueFilesOpen = 3
 	s := open(t, cfg)
 	m := model{}
-	for range 1500 {
+	for range 800 {
 		switch op := r.IntN(200); {
 		case op < 150:
 			m.appendRandom(t, r, s)
@@ -180,7 +180,7 @@ func crash(t *testing.T, cfg storage.Config) storage.Config {
 func TestCrashDerived(t *testing.T) {
 	t.Parallel()
 	r := newRand(t)
-	for i := range 40 {
+	for i := range 16 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			cfg := small(t.TempDir())
 			s := open(t, cfg)
@@ -296,7 +296,7 @@ func eachQueueFile(root string, f func(f *os.File, size int64) error) error {
 func TestCrashTail(t *testing.T) {
 	t.Parallel()
 	r := newRand(t)
-	for i := range 30 {
+	for i := range 12 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			cfg := small(t.TempDir())
 			s := open(t, cfg)

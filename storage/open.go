@@ -124,11 +124,19 @@ func (s *Store) open() (err error) {
 			return err
 		}
 	}
-	return s.start(clean)
+	err = s.start(clean)
+	if err != nil && clean {
+		_ = removeAbort(s.path("abort"))
+	}
+	return err
 }
 
 // start opens the index and starts the goroutines.
 func (s *Store) start(clean bool) error {
+	// Written now, so that a full disk later cannot keep it from existing.
+	if err := saveCheckpoint(s.path("checkpoint"), s.checkpoint); err != nil {
+		return err
+	}
 	if s.cfg.IndexEnable {
 		index, from, foreign, err := indexfile.Open(indexfile.Config{
 			Dir: s.path("index"), Slots: s.cfg.IndexSlots, Entries: s.cfg.IndexEntries,

@@ -206,7 +206,9 @@ func (s *Store) close() error {
 		}
 		keep(saveCheckpoint(s.path("checkpoint"), s.checkpoint))
 		s.checkpointMu.Unlock()
-		keep(s.saveManifest())
+		if err := s.saveManifest(); err != nil {
+			s.cfg.Notice("list of queue ends not written", "err", err)
+		}
 	}
 	s.queues.Close()
 	if clean && first == nil {
