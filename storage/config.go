@@ -21,7 +21,7 @@ type Config struct {
 	CommitLogDir string // storePathCommitLog; empty: RootDir/commitlog
 
 	SegmentSize    int64 // bytes of a log file (mappedFileSizeCommitLog)
-	QueueFileSize  int64 // bytes of a queue file, rounded up to whole units (mappedFileSizeConsumeQueue)
+	QueueFileSize  int64 // bytes of a queue file, in whole units (mappedFileSizeConsumeQueue)
 	IndexSlots     int32 // slots of an index file (maxHashSlotNum)
 	IndexEntries   int32 // entries of an index file (maxIndexNum)
 	MaxMessageSize int   // bytes of a body, or of a whole client batch (maxMessageSize)

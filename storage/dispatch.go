@@ -136,7 +136,9 @@ func (s *Store) publishBelow(upTo record.PhysicalOffset) {
 
 // Matches reports whether a message of [from, end) of a queue can carry one of the tags; codes are
 // hashes as in ReadRequest. It lets a parked pull sleep on. Cost: no allocation.
-func (s *Store) Matches(topic []byte, queue int32, from, end record.QueueOffset, codes []int32) bool {
+func (s *Store) Matches(
+	topic []byte, queue int32, from, end record.QueueOffset, codes []int32,
+) bool {
 	q := s.queues.Lookup(topic, queue)
 	if q == nil {
 		return false

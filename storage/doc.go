@@ -14,11 +14,11 @@
 //	store, err := storage.Open(storage.DefaultConfig("skylark-data"))
 //	entries := []storage.Entry{{Draft: draft}}
 //	store.Append(entries) // one critical section for all messages of one socket read
-//	store.Read(&storage.ReadRequest{Topic: topic, Queue: 0, From: 0, MaxMessages: 32}, &result)
+//	store.Read(&storage.ReadRequest{Topic: topic, From: 0, MaxMessages: 32}, &result)
 //	err = store.Close()
 //
-// Goroutines: the flusher of the log (in commitlog), the indexer, which follows the log, and the
-// maintainer, which flushes queues, writes the checkpoint and looks at the disk. Each sleeps without
-// a timer while nothing was written. Locks, in order: Store.mu (held by Append), Queue.mu of one
-// queue, the locks of consumequeue.Set.
+// Goroutines: those of the log (in commitlog); the indexer, which follows the log; the maintainer,
+// which flushes queues, writes the checkpoint and looks at the disk. Each sleeps without a timer
+// while nothing was written. Locks, in order: Store.mu (held by Append), Store.parkedMu, Queue.mu of
+// one queue, the locks of consumequeue.Set.
 package storage

@@ -162,7 +162,7 @@ func (x *indexer) indexRun(at, end record.PhysicalOffset) error {
 		case errors.Is(err, record.ErrBlank):
 			x.next.Store(int64(nextSegment))
 			return nil
-		case errors.Is(err, record.ErrShort) && len(rest) < len(region.Mem) && len(rest) < s.cfg.recordMax():
+		case errors.Is(err, record.ErrShort) && len(rest) < min(len(region.Mem), s.cfg.recordMax()):
 			return nil // the window ends in it
 		case err != nil || v.PhysicalOffset() != at:
 			x.next.Store(int64(x.skipDamage(at, nextSegment)))

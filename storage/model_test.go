@@ -56,7 +56,8 @@ func (m model) appendRandom(t *testing.T, r *rand.Rand, s *storage.Store) {
 		for range n {
 			text := fmt.Sprintf("%d-%s", r.Uint64(), strings.Repeat("x", r.IntN(1200)))
 			texts[i] = append(texts[i], text)
-			body = record.AppendBatchEntry(body, 0, []byte(text), record.AppendProperty(nil, "UNIQ_KEY", text[:16]))
+			props := record.AppendProperty(nil, "UNIQ_KEY", text[:16])
+			body = record.AppendBatchEntry(body, 0, []byte(text), props)
 		}
 		if n == 1 {
 			es[i].Draft = draft(id.Topic, id.Queue, texts[i][0], "")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/skylarkmq/skylark/storage"
 )
 
@@ -52,7 +53,9 @@ func TestPending(t *testing.T) {
 func hidden(t *testing.T, root string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	for _, pattern := range []string{"timerwheel", "timerlog/*", "config/*", "rocksdbstore/*", "compaction/*"} {
+	for _, pattern := range []string{
+		"timerwheel", "timerlog/*", "config/*", "rocksdbstore/*", "compaction/*",
+	} {
 		paths, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -78,9 +78,9 @@ type run struct {
 	messages int
 }
 
-// Read collects messages of a queue from an offset on, as RocketMQ's DefaultMessageStore.getMessage does:
-// at least one message when any matches, then as many as the limits allow. It returns regions of
-// the log and never touches their bytes.
+// Read collects messages of a queue from an offset on, by the rules of RocketMQ's
+// DefaultMessageStore.getMessage: at least one message when any matches, then as many as the limits
+// allow. It returns regions of the log and never touches their bytes.
 //
 // It may be called from any goroutine and does not block, except that units of a queue that were
 // not read for a long time come from disk. Cost: no allocation, one hold per stretch of adjacent
@@ -235,7 +235,9 @@ func (l *limits) full(res *ReadResult, u consumequeue.Unit) bool {
 }
 
 // QueueBounds returns the bounds of a queue; ok is false when it never had a message.
-func (s *Store) QueueBounds(topic []byte, queue int32) (minimum, maximum record.QueueOffset, ok bool) {
+func (s *Store) QueueBounds(
+	topic []byte, queue int32,
+) (minimum, maximum record.QueueOffset, ok bool) {
 	q := s.queues.Lookup(topic, queue)
 	if q == nil {
 		return 0, 0, false

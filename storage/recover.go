@@ -4,6 +4,7 @@ package storage
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 	"time"
 
@@ -57,9 +58,7 @@ type recovery struct {
 }
 
 // errEnough ends a second scan at the end that the first one found.
-type errEnough struct{}
-
-func (errEnough) Error() string { return "storage: end of the log" }
+var errEnough = errors.New("storage: end of the log")
 
 // recover finds the end of the log and makes queues agree with it: every record from the first
 // doubtful one on is compared with its unit.
@@ -95,7 +94,7 @@ func (s *Store) recover(clean bool) error {
 			q.Mark = 0
 		}
 		// After a clean stop the older part was intact: only its structure is looked at again.
-		if _, err := s.log.Recover(oldest, !clean, r.visit); err != nil && err != (errEnough{}) {
+		if _, err := s.log.Recover(oldest, !clean, r.visit); err != nil && !errors.Is(err, errEnough) {
 			return err
 		}
 	}
@@ -232,7 +231,7 @@ func (s *Store) readRecord(at record.PhysicalOffset, buf []byte) (record.View, e
 func (r *recovery) visit(v record.View) error {
 	at := v.PhysicalOffset()
 	if r.limit > 0 && at >= r.limit {
-		return errEnough{}
+		return errEnough
 	}
 	r.records++
 	r.lastAt, r.lastMS = at, v.StoreMS()
@@ -268,7 +267,9 @@ func tagsCode(v record.View) int64 {
 }
 
 // put compares one unit with the queue and repairs the queue.
-func (r *recovery) put(topic []byte, queue int32, at record.QueueOffset, u consumequeue.Unit) error {
+func (r *recovery) put(
+	topic []byte, queue int32, at record.QueueOffset, u consumequeue.Unit,
+) error {
 	q := r.s.queues.Lookup(topic, queue)
 	if q == nil {
 		var err error
@@ -286,6 +287,7 @@ func (r *recovery) put(topic []byte, queue int32, at record.QueueOffset, u consu
 		return err
 	}
 	switch outcome {
+	case consumequeue.Present, consumequeue.Added:
 	case consumequeue.Ahead:
 		if !r.whole {
 			r.again = true

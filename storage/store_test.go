@@ -4,6 +4,7 @@ package storage_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,11 +13,12 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/skylarkmq/skylark/storage"
 	"github.com/skylarkmq/skylark/storage/record"
 	"github.com/skylarkmq/skylark/storage/vfs"
 	"github.com/skylarkmq/skylark/zerocopy"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
@@ -102,7 +104,8 @@ func bodies(t testing.TB, res *storage.ReadResult) []string {
 }
 
 func read(s *storage.Store, topic string, queue int32, from record.QueueOffset, n int,
-	codes ...int32) *storage.ReadResult {
+	codes ...int32,
+) *storage.ReadResult {
 	res := &storage.ReadResult{}
 	s.Read(&storage.ReadRequest{
 		Topic: []byte(topic), Queue: queue, From: from, MaxMessages: n, TagCodes: codes,
@@ -200,46 +203,48 @@ func TestReadLimits(t *testing.T) {
 	}
 }
 
+// one is the entry of a single message, several that of a client batch.
+func one(topic string, queue int32, body string) storage.Entry {
+	return storage.Entry{Draft: draft(topic, queue, body, "")}
+}
+
+func several(elements ...[]byte) storage.Entry {
+	return storage.Entry{Batch: true, Draft: draft("T", 0, string(bytes.Join(elements, nil)), "")}
+}
+
 // TestAppendIllegal stores nothing of what RocketMQ refuses.
 func TestAppendIllegal(t *testing.T) {
 	t.Parallel()
 	s := open(t, small(t.TempDir()))
 	send(t, s, draft("T", 0, "first", ""))
 	wrote := s.Info().Wrote
-	long := strings.Repeat("p", 32768)
-	ok := record.AppendBatchEntry(nil, 0, []byte("a"), nil)
-	batch := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
-	lying := record.AppendBatchEntry(nil, 0, []byte("abc"), nil)
-	lying[19] = 200
-	zero := record.AppendBatchEntry(nil, 0, []byte("abc"), nil)
-	zero[3] = 0
-	props := append([]byte{}, ok...)
-	props = append(props[:len(props)-2], 0x80, 0x00)
-	props = append(props, long...)
-	n := len(props)
-	copy(props, []byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+	good := record.AppendBatchEntry(nil, 0, []byte("abc"), nil)
+	lying, zero := bytes.Clone(good), bytes.Clone(good)
+	lying[19] = 200 // body length
+	zero[3] = 0     // size
+	long := one("T", 0, "b")
+	long.Draft.Properties = bytes.Repeat([]byte("p"), 32768)
+	none := one("T", 0, "")
+	none.Draft.Body = nil
+	large := strings.Repeat("b", 16<<10+1)
 	for name, c := range map[string]struct {
 		e     storage.Entry
 		index int
 	}{
-		"no topic":         {storage.Entry{Draft: draft("", 0, "b", "")}, -1},
-		"long topic":       {storage.Entry{Draft: draft(strings.Repeat("t", 128), 0, "b", "")}, -1},
-		"longer retry":     {storage.Entry{Draft: draft("%RETRY%"+strings.Repeat("t", 249), 0, "b", "")}, -1},
-		"folder":           {storage.Entry{Draft: draft("../x", 0, "b", "")}, -1},
-		"negative queue":   {storage.Entry{Draft: draft("T", -1, "b", "")}, -1},
-		"body":             {storage.Entry{Draft: draft("T", 0, strings.Repeat("b", 16<<10+1), "")}, -1},
-		"properties":       {storage.Entry{Draft: record.Draft{Topic: []byte("T"), Body: []byte("b"), Properties: []byte(long)}}, -1},
-		"no body":          {storage.Entry{Draft: record.Draft{Topic: []byte("T")}}, -1},
-		"empty batch":      {storage.Entry{Batch: true, Draft: draft("T", 0, "", "")}, -1},
-		"lying body":       {storage.Entry{Batch: true, Draft: draft("T", 0, string(batch(ok, lying)), "")}, 1},
-		"size zero":        {storage.Entry{Batch: true, Draft: draft("T", 0, string(batch(ok, ok, zero)), "")}, 2},
-		"batch cut":        {storage.Entry{Batch: true, Draft: draft("T", 0, string(ok[:len(ok)-1]), "")}, 0},
-		"batch too large":  {storage.Entry{Batch: true, Draft: draft("T", 0, strings.Repeat("b", 16<<10+1), "")}, -1},
-		"batch properties": {storage.Entry{Batch: true, Draft: draft("T", 0, string(batch(ok, props)), "")}, 1},
+		"no topic":        {one("", 0, "b"), -1},
+		"long topic":      {one(strings.Repeat("t", 128), 0, "b"), -1},
+		"longer retry":    {one("%RETRY%"+strings.Repeat("t", 249), 0, "b"), -1},
+		"folder":          {one("../x", 0, "b"), -1},
+		"negative queue":  {one("T", -1, "b"), -1},
+		"body":            {one("T", 0, large), -1},
+		"properties":      {long, -1},
+		"no body":         {none, -1},
+		"empty batch":     {several([]byte{}), -1},
+		"lying body":      {several(good, lying), 1},
+		"size zero":       {several(good, good, zero), 2},
+		"batch cut":       {several(good[:len(good)-1]), 0},
+		"batch too large": {several([]byte(large)), -1},
 	} {
-		if name == "batch properties" {
-			continue // larger than this store's limit; see TestAppendBatchProperties
-		}
 		es := []storage.Entry{c.e}
 		s.Append(es)
 		var illegal *storage.IllegalError
@@ -253,17 +258,28 @@ func TestAppendIllegal(t *testing.T) {
 	if e := send(t, s, draft("T", 0, "second", "")); e.QueueOffset != 1 {
 		t.Errorf("queue offset %d, want 1", e.QueueOffset)
 	}
+}
+
+// TestAppendBatchProperties refuses a whole batch for one element's properties (RocketMQ issue
+// 3786): a length of 32768 would be negative in the record.
+func TestAppendBatchProperties(t *testing.T) {
+	t.Parallel()
 	cfg := storage.DefaultConfig(t.TempDir())
 	cfg.SegmentSize = 8 << 20
-	large := open(t, cfg)
-	es := []storage.Entry{{Batch: true, Draft: draft("T", 0, string(batch(ok, props, ok)), "")}}
-	large.Append(es)
+	s := open(t, cfg)
+	good := record.AppendBatchEntry(nil, 0, []byte("abc"), nil)
+	bad := append(bytes.Clone(good[:len(good)-2]), 0x80, 0x00)
+	bad = append(bad, bytes.Repeat([]byte("p"), 32768)...)
+	binary.BigEndian.PutUint32(bad, uint32(len(bad)))
+	es := []storage.Entry{several(good, bad, good)}
+	es[0].Draft.Properties = nil
+	s.Append(es)
 	var illegal *storage.IllegalError
 	if !errors.As(es[0].Err, &illegal) || illegal.Index != 1 {
-		t.Errorf("long properties in a batch: %v", es[0].Err)
+		t.Errorf("append: %v", es[0].Err)
 	}
-	if _, _, ok := large.QueueBounds([]byte("T"), 0); ok {
-		t.Error("a refused batch made a queue")
+	if _, _, ok := s.QueueBounds([]byte("T"), 0); ok || s.Info().Wrote != 0 {
+		t.Error("a refused batch left something behind")
 	}
 }
 
@@ -512,8 +528,15 @@ func TestOffsetByTime(t *testing.T) {
 		send(t, s, draft("T", 0, "m", ""))
 	}
 	for _, c := range []struct{ ms, lower, upper int64 }{
-		{0, 0, 0}, {999, 0, 0}, {1000, 0, 1}, {1001, 2, 1}, {1010, 2, 3}, {1285, 58, 57},
-		{1290, 58, 59}, {1291, 60, 59}, {1 << 40, 60, 59},
+		{0, 0, 0},
+		{999, 0, 0},
+		{1000, 0, 1},
+		{1001, 2, 1},
+		{1010, 2, 3},
+		{1285, 58, 57},
+		{1290, 58, 59},
+		{1291, 60, 59},
+		{1 << 40, 60, 59},
 	} {
 		lower := int64(s.OffsetByTime([]byte("T"), 0, c.ms, false))
 		upper := int64(s.OffsetByTime([]byte("T"), 0, c.ms, true))

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/skylarkmq/skylark/storage/consumequeue"
 	"github.com/skylarkmq/skylark/storage/record"
 )

@@ -72,8 +72,10 @@ func wantUnits(t *testing.T, q *consumequeue.Queue, from, to int64) {
 // TestGoldenUnit pins the bytes of a unit.
 func TestGoldenUnit(t *testing.T) {
 	t.Parallel()
-	want := []byte{0, 0, 0, 0, 0, 0, 0x5B, 0x42, 0, 0, 0x05, 0xB7,
-		0xFF, 0xFF, 0xFF, 0xFF, 0xE8, 0x97, 0xC5, 0x79}
+	want := []byte{
+		0, 0, 0, 0, 0, 0, 0x5B, 0x42, 0, 0, 0x05, 0xB7,
+		0xFF, 0xFF, 0xFF, 0xFF, 0xE8, 0x97, 0xC5, 0x79,
+	}
 	u := consumequeue.DecodeUnit(want)
 	if u != (consumequeue.Unit{At: 0x5B42, Size: 1463, TagsCode: -392706695}) {
 		t.Fatalf("decoded %+v", u)

@@ -16,14 +16,15 @@ import (
 type Outcome uint8
 
 const (
-	// Present: the unit was there already.
+	// Present says that the unit was there already.
 	Present Outcome = iota
-	// Added: it was appended, or took the place of a filler.
+	// Added says that it was appended, or took the place of a filler.
 	Added
-	// Ahead: the queue ends before the unit's place, nothing was done. Earlier records of the queue
-	// are missing; dispatch them first, or call FillTo when the log does not have them.
+	// Ahead says that the queue ends before the unit's place; nothing was done. Earlier records of
+	// the queue are missing: dispatch them first, or call FillTo when the log does not have them.
 	Ahead
-	// Conflict: another record has the place, nothing was done. Truncate when that one is wrong.
+	// Conflict says that another record has the place; nothing was done. Truncate when that one is
+	// wrong.
 	Conflict
 )
 
@@ -195,8 +196,8 @@ func (q *Queue) unitAt(at record.QueueOffset) (Unit, bool) {
 	return u, true
 }
 
-// cut zeroes everything behind unit end in its file and removes the files behind that one. The bytes
-// are zeroed by making the file shorter and long again, which also gives their blocks back.
+// cut zeroes everything behind unit end in its file and removes the files behind that one. It makes
+// the file shorter and long again, which also gives the blocks back.
 func (q *Queue) cut(end int64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -274,7 +275,9 @@ func (q *Queue) TruncateBehind(seen record.QueueOffset, from record.PhysicalOffs
 
 // Blank makes fillers of the units of [max(seen, first), at) whose record should lie at or behind
 // from, but was not seen there: the log does not have it any more. It returns how many.
-func (q *Queue) Blank(seen, at record.QueueOffset, from record.PhysicalOffset) (n int64, err error) {
+func (q *Queue) Blank(
+	seen, at record.QueueOffset, from record.PhysicalOffset,
+) (n int64, err error) {
 	size := q.set.cfg.FileSize
 	for at--; at >= seen; at-- {
 		u, ok := q.unitAt(at)

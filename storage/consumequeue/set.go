@@ -212,7 +212,7 @@ func (s *Set) closed(seg *segment) {
 	}
 }
 
-// Open returns how many files are mapped, apart from those in use at this moment only.
+// OpenFiles returns how many files are mapped, apart from those in use at this moment only.
 func (s *Set) OpenFiles() int {
 	s.openMu.Lock()
 	defer s.openMu.Unlock()

@@ -83,7 +83,8 @@ func (f *file) put(s shape, keyHash int32, at record.PhysicalOffset, storeMS int
 // find appends the offsets of the entries with the hash whose time lies in [beginMS, endMS], newest
 // first, until dst has limit of them.
 func (f *file) find(dst []record.PhysicalOffset, s shape, keyHash int32, limit int, beginMS,
-	endMS int64) []record.PhysicalOffset {
+	endMS int64,
+) []record.PhysicalOffset {
 	h := f.header
 	n := int32(binary.BigEndian.Uint32(f.mem[s.slot(keyHash):]))
 	if n <= 0 || n > h.Count || h.Count <= 1 {

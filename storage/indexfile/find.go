@@ -51,7 +51,8 @@ func (ix *Index) count() int {
 // findIn looks into one file and reports whether older ones may hold more. An old file is mapped
 // for the time of the search.
 func (ix *Index) findIn(i int, found *[]record.PhysicalOffset, h int32, limit int, q Query) (
-	more bool, err error) {
+	more bool, err error,
+) {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
 	if i >= len(ix.files) {

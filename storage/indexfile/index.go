@@ -64,7 +64,9 @@ type Index struct {
 // Open finds the files and decides which can be trusted: after an unclean stop those that were full
 // and flushed, and never one that points behind the log. Others are removed. resume is the offset
 // from which on records must be put again; foreign lists files that are none of ours and stay.
-func Open(cfg Config, b Bounds) (ix *Index, resume record.PhysicalOffset, foreign []string, err error) {
+func Open(
+	cfg Config, b Bounds,
+) (ix *Index, resume record.PhysicalOffset, foreign []string, err error) {
 	if cfg.FS == nil {
 		cfg.FS = vfs.OS()
 	}
@@ -161,8 +163,8 @@ func (ix *Index) trust(b Bounds) (record.PhysicalOffset, error) {
 	return max(b.LogMin, ix.files[good-1].header.EndAt), nil
 }
 
-// Put indexes one record: its unique id, each of its keys, and its tags. Records before the last
-// one indexed, and rollback marks, are skipped. It blocks when a file is full and a new one is made.
+// Put indexes one record: its unique id, each of its keys, and its tags. Rollback marks, and records
+// that an earlier run has indexed, are skipped. It blocks when a file is full and a new one is made.
 func (ix *Index) Put(v record.View, at record.PhysicalOffset) error {
 	if v.SysFlag()&record.SysTransactionMask == record.SysRollback {
 		return nil

@@ -88,8 +88,10 @@ func eachRecord(t *testing.T, files map[string][]byte, fn func(v record.View)) {
 // TestGoldenIndex indexes RocketMQ's log again and gets RocketMQ's index, byte for byte.
 func TestGoldenIndex(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"plain", "base", "many", "multi", "fit", "slow", "v2", "batch", "ipv6",
-		"crc", "ext", "compressed"} {
+	for _, name := range []string{
+		"plain", "base", "many", "multi", "fit", "slow", "v2", "batch", "ipv6",
+		"crc", "ext", "compressed",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			files, settings := vector(t, name)
@@ -160,7 +162,9 @@ func message(at record.PhysicalOffset, ms int64, key string) record.View {
 	return v
 }
 
-func openIndex(t *testing.T, cfg indexfile.Config, b indexfile.Bounds) (*indexfile.Index, record.PhysicalOffset) {
+func openIndex(
+	t *testing.T, cfg indexfile.Config, b indexfile.Bounds,
+) (*indexfile.Index, record.PhysicalOffset) {
 	t.Helper()
 	ix, resume, foreign, err := indexfile.Open(cfg, b)
 	if err != nil {
@@ -204,10 +208,12 @@ func TestFind(t *testing.T) {
 	if !slices.Equal(some, []record.PhysicalOffset{3800, 3300, 2800, 2300}) {
 		t.Fatalf("found %v", some)
 	}
-	if few := find(t, ix, indexfile.Query{Topic: "T", Key: "k3", Max: 3, EndMS: 1 << 40}); len(few) != 3 {
+	q := indexfile.Query{Topic: "T", Key: "k3", Max: 3, EndMS: 1 << 40}
+	if few := find(t, ix, q); len(few) != 3 {
 		t.Fatalf("found %v", few)
 	}
-	if none := find(t, ix, indexfile.Query{Topic: "T", Key: "k3", Tags: true, Max: 3, EndMS: 1 << 40}); none != nil {
+	q.Tags = true
+	if none := find(t, ix, q); none != nil {
 		t.Fatalf("found %v", none)
 	}
 	if n, err := ix.DeleteBelow(3000); n != 1 || err != nil {
@@ -250,7 +256,8 @@ func TestOpenTrust(t *testing.T) {
 				t.Fatalf("resume %d with %d files, want %+v", resume, len(ix.Files()), c)
 			}
 			put(t, ix, int(resume/100), 100)
-			if got := find(t, ix, indexfile.Query{Topic: "T", Key: "k3", Max: 64, EndMS: 1 << 40}); len(got) < 20 && c.b.LogMin == 0 {
+			q := indexfile.Query{Topic: "T", Key: "k3", Max: 64, EndMS: 1 << 40}
+			if got := find(t, ix, q); len(got) < 20 && c.b.LogMin == 0 {
 				t.Fatalf("found %v", got)
 			}
 			if err := ix.Close(); err != nil {
@@ -270,7 +277,8 @@ func TestOpenRefusesOtherShape(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Slots = 8
-	if _, _, _, err := indexfile.Open(cfg, indexfile.Bounds{}); err == nil || !strings.Contains(err.Error(), "maxHashSlotNum") {
+	_, _, _, err := indexfile.Open(cfg, indexfile.Bounds{})
+	if err == nil || !strings.Contains(err.Error(), "maxHashSlotNum") {
 		t.Fatalf("error %v", err)
 	}
 }
