@@ -155,7 +155,7 @@ func (c *Config) loadUpdates() error {
 	}
 	kept := &settings.File{Path: file.Path}
 	for _, e := range file.Entries {
-		if !c.Settings.fixed(e.Key) {
+		if !c.fixed(e.Key) {
 			kept.Entries = append(kept.Entries, e)
 		}
 	}

@@ -137,8 +137,10 @@ func TestUpdateConfig(t *testing.T) {
 		"enableTopicList=false\nnoSuchKey=1\nscanNotActiveBrokerInterval = 7000")
 	c.want(1, "disable", remoting.GetUnitTopicList, nil, "")
 	text := string(c.want(0, "", remoting.GetNamesrvConfig, nil, "").Body)
-	for _, line := range []string{"enableTopicList=false\n", "scanNotActiveBrokerInterval=7000\n",
-		"bindAddress=127.0.0.1\n", "listenPort=" + port + "\n"} {
+	for _, line := range []string{
+		"enableTopicList=false\n", "scanNotActiveBrokerInterval=7000\n",
+		"bindAddress=127.0.0.1\n", "listenPort=" + port + "\n",
+	} {
 		if !strings.Contains(text, line) {
 			t.Errorf("%q is not in\n%s", line, text)
 		}
@@ -174,8 +176,10 @@ func TestUpdateConfigRefusesPaths(t *testing.T) {
 	c := dial(t, start(t, dir, func(cfg *nameserver.Config) {
 		cfg.BlackList += "; waitSecondsForService"
 	}))
-	for _, key := range []string{"rocketmqHome", "configStorePath", "kvConfigPath", "configBlackList",
-		"listenPort", "bindAddress", "waitSecondsForService", "kvConfig\\u0050ath", " kvConfigPath "} {
+	for _, key := range []string{
+		"rocketmqHome", "configStorePath", "kvConfigPath", "configBlackList",
+		"listenPort", "bindAddress", "waitSecondsForService", "kvConfig\\u0050ath", " kvConfigPath ",
+	} {
 		for _, value := range []string{victim, "x;touch " + victim, "$(touch " + victim + ")", ""} {
 			c.want(remoting.NoPermission, "Can not update config in black list.",
 				remoting.UpdateNamesrvConfig, nil, "enableTopicList=false\n"+key+"="+value)

@@ -53,8 +53,10 @@ type header struct {
 }
 
 func headerOf(cmd *remoting.Command) header {
-	h := header{cmd.Code, cmd.Flag, cmd.Language.String(), cmd.Opaque, string(cmd.Remark),
-		cmd.Version, nil}
+	h := header{
+		cmd.Code, cmd.Flag, cmd.Language.String(), cmd.Opaque, string(cmd.Remark),
+		cmd.Version, nil,
+	}
 	if cmd.HasFields {
 		h.ExtFields = map[string]string{}
 	}

@@ -82,8 +82,10 @@ func (h *handler) offLoop(
 }
 
 func busy() answer {
-	return answer{code: remoting.SystemBusy,
-		remark: "[OVERLOAD]system busy, start flow control for a while"}
+	return answer{
+		code:   remoting.SystemBusy,
+		remark: "[OVERLOAD]system busy, start flow control for a while",
+	}
 }
 
 // sendTask brings an answer back to the loop of its connection.

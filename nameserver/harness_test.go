@@ -121,15 +121,19 @@ func field(r *invoke.Response, name string) string {
 }
 
 func brokerFields(name, id, addr string) fields {
-	return fields{"brokerName": name, "brokerAddr": addr, "clusterName": "C", "brokerId": id,
-		"haServerAddr": "ha" + addr, "enableActingMaster": "false"}
+	return fields{
+		"brokerName": name, "brokerAddr": addr, "clusterName": "C", "brokerId": id,
+		"haServerAddr": "ha" + addr, "enableActingMaster": "false",
+	}
 }
 
 func registerBody(counter int64, topics ...string) []byte {
 	table := map[string]*protocol.TopicConfig{}
 	for _, name := range topics {
-		table[name] = &protocol.TopicConfig{TopicName: name, Perm: 6, ReadQueueNums: 8,
-			WriteQueueNums: 8}
+		table[name] = &protocol.TopicConfig{
+			TopicName: name, Perm: 6, ReadQueueNums: 8,
+			WriteQueueNums: 8,
+		}
 	}
 	return protocol.Marshal(&protocol.RegisterBrokerBody{TopicConfigs: protocol.TopicConfigWrapper{
 		DataVersion: protocol.DataVersion{Counter: counter, Timestamp: 1}, TopicConfigTable: table,

@@ -51,14 +51,17 @@ func TestMatrixOfBrokenRequests(t *testing.T) {
 	t.Parallel()
 	s := start(t, "", nil)
 	dial(t, s).register("b", "0", "1:1")
-	bodies := []string{"", "{}", "[]", "null", "1", `"text"`, "{", `{"a":`, "\x00\xff", "a=b",
+	bodies := []string{
+		"", "{}", "[]", "null", "1", `"text"`, "{", `{"a":`, "\x00\xff", "a=b",
 		`{"topicConfigSerializeWrapper":[]}`, `{"topicConfigSerializeWrapper":{"topicConfigTable":7}}`,
 		`{"topicConfigSerializeWrapper":{"topicConfigTable":{"a":null,"b":3}}}`,
 		`{"topicConfigSerializeWrapper":null}`, `{"queueDatas":null}`, `{"queueDatas":[null,{}]}`,
 		`{"counter":"x"}`, `{"counter":{}}`, "x\x9c", "\x78\x9c\x01", strings.Repeat("[", 5000),
 	}
-	values := []string{"", " ", "-1", "9223372036854775808", "null", "\x00", "%s",
-		strings.Repeat("x", 70000)}
+	values := []string{
+		"", " ", "-1", "9223372036854775808", "null", "\x00", "%s",
+		strings.Repeat("x", 70000),
+	}
 	for _, form := range []remoting.SerializeType{remoting.JSON, remoting.Binary} {
 		pool := invoke.NewPool(invoke.Config{Serialize: form})
 		t.Cleanup(func() { _ = pool.Close() })
@@ -121,13 +124,13 @@ func TestMatrixOfBrokenRequests(t *testing.T) {
 // missingRemark is what the answer to a request without a field must hold. A route request without
 // a topic gets TOPIC_NOT_EXIST, as from the reference.
 func missingRemark(code remoting.RequestCode, name string) string {
-	switch code {
-	case remoting.GetRouteInfoByTopic:
+	kv := code == remoting.PutKVConfig || code == remoting.GetKVConfig ||
+		code == remoting.DeleteKVConfig
+	switch {
+	case code == remoting.GetRouteInfoByTopic:
 		return ""
-	case remoting.PutKVConfig, remoting.GetKVConfig, remoting.DeleteKVConfig:
-		if name != "value" {
-			return "namespace or key is null"
-		}
+	case kv && name != "value":
+		return "namespace or key is null"
 	}
 	return "the field " + name + " is missing"
 }

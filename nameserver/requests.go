@@ -72,8 +72,9 @@ func (s *Server) answer(cmd *remoting.Command) answer {
 		return s.registerTopic(cmd)
 	case remoting.GetNamesrvConfig:
 		return answer{body: settings.Format(settings.Values(s.settings.Load()))}
+	default:
+		return failed(remoting.RequestCodeNotSupported, " request type %d not supported", cmd.Code)
 	}
-	return failed(remoting.RequestCodeNotSupported, " request type %d not supported", cmd.Code)
 }
 
 func (s *Server) routeOf(cmd *remoting.Command) answer {

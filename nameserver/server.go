@@ -92,7 +92,9 @@ func (s *Server) Start() error {
 	cfg := eventloop.DefaultConfig()
 	cfg.Backend = s.cfg.Backend
 	cfg.IdleTimeout = time.Duration(s.cfg.IdleSeconds) * time.Second
-	cfg.Notice = func(msg string, kv ...any) { s.cfg.Log.Warn(msg, kv...) }
+	cfg.Notice = func(msg string, kv ...any) {
+		s.cfg.Log.Warn(msg, kv...) //nolint:sloglint // the loop's messages are constants
+	}
 	s.started = time.Now()
 	loops, err := eventloop.Listen(cfg, []string{s.cfg.Listen},
 		func(*eventloop.Loop) eventloop.Handler { return &handler{s} })

@@ -167,8 +167,10 @@ func TestTopicRequests(t *testing.T) {
 	check(`{"topicList":["A","B"]}`, remoting.GetAllTopicListFromNameServer, nil)
 	check(`{"topicList":["A","B"]}`, remoting.GetTopicsByCluster, fields{"cluster": "C"})
 	check(`{"topicList":[]}`, remoting.GetTopicsByCluster, fields{"cluster": "X"})
-	for _, code := range []remoting.RequestCode{remoting.GetUnitTopicList,
-		remoting.GetHasUnitSubTopicList, remoting.GetHasUnitSubUnunitTopicList} {
+	for _, code := range []remoting.RequestCode{
+		remoting.GetUnitTopicList,
+		remoting.GetHasUnitSubTopicList, remoting.GetHasUnitSubUnunitTopicList,
+	} {
 		check(`{"topicList":[]}`, code, nil)
 	}
 	check(`{"brokerAddr":"1:1","topicList":["C","b"]}`, remoting.GetSystemTopicListFromNS, nil)
@@ -270,11 +272,15 @@ func TestMinBrokerIDIsNotified(t *testing.T) {
 	master.want(0, "", remoting.RegisterBroker, m, string(registerBody(1, "A", "B")))
 	_ = master.conn.Close()
 	want := []fields{
-		{"code": "NOTIFY_MIN_BROKER_ID_CHANGE", "brokerName": "b", "minBrokerId": "0",
-			"minBrokerAddr": "127.0.0.1:1", "haBrokerAddr": "ha127.0.0.1:1"},
-		{"code": "NOTIFY_MIN_BROKER_ID_CHANGE", "brokerName": "b", "minBrokerId": "1",
+		{
+			"code": "NOTIFY_MIN_BROKER_ID_CHANGE", "brokerName": "b", "minBrokerId": "0",
+			"minBrokerAddr": "127.0.0.1:1", "haBrokerAddr": "ha127.0.0.1:1",
+		},
+		{
+			"code": "NOTIFY_MIN_BROKER_ID_CHANGE", "brokerName": "b", "minBrokerId": "1",
 			"minBrokerAddr": slave["brokerAddr"], "haBrokerAddr": slave["haServerAddr"],
-			"offlineBrokerAddr": "127.0.0.1:1"},
+			"offlineBrokerAddr": "127.0.0.1:1",
+		},
 	}
 	for _, w := range want {
 		select {

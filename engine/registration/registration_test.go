@@ -79,8 +79,10 @@ func startNameServer(t *testing.T, listen string) *nameserver.Server {
 func config(source registration.Source, addrs ...string) registration.Config {
 	return registration.Config{
 		NameServers: addrs, Source: source,
-		Broker: registration.Broker{ClusterName: "C", BrokerName: "b", Addr: "127.0.0.1:10911",
-			HAAddr: "127.0.0.1:10912"},
+		Broker: registration.Broker{
+			ClusterName: "C", BrokerName: "b", Addr: "127.0.0.1:10911",
+			HAAddr: "127.0.0.1:10912",
+		},
 		RetryFrom: 5 * time.Millisecond, RetryTo: 20 * time.Millisecond,
 	}
 }
@@ -156,8 +158,10 @@ func TestRegistersEverywhere(t *testing.T) {
 			if data == nil {
 				t.Fatalf("no route of %s", topic)
 			}
-			want := []protocol.BrokerData{{Cluster: "C", BrokerName: "b",
-				BrokerAddrs: map[int64]string{0: "127.0.0.1:10911"}}}
+			want := []protocol.BrokerData{{
+				Cluster: "C", BrokerName: "b",
+				BrokerAddrs: map[int64]string{0: "127.0.0.1:10911"},
+			}}
 			if diff := cmp.Diff(want, data.BrokerDatas); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", topic, diff)
 			}
@@ -296,7 +300,8 @@ func TestAnswerPermissionAndPeriod(t *testing.T) {
 	t.Cleanup(func() { _ = pool.Close() })
 	if _, err := pool.Call(within(t), ns.Addr(), &invoke.Request{
 		Code: remoting.PutKVConfig, Header: &protocol.PutKVConfigRequest{
-			Namespace: protocol.OrderTopicNamespace, Key: "A", Value: "b:4"},
+			Namespace: protocol.OrderTopicNamespace, Key: "A", Value: "b:4",
+		},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -307,8 +312,10 @@ func TestAnswerPermissionAndPeriod(t *testing.T) {
 	cfg.OnAnswer = func(a registration.Answer) { answers <- a }
 	slave := newRegistration(t, cfg)
 	slave.Start()
-	want := registration.Answer{NameServer: ns.Addr(), MasterAddr: "127.0.0.1:10911",
-		HAAddr: "127.0.0.1:10912", OrderTopics: map[string]string{"A": "b:4"}}
+	want := registration.Answer{
+		NameServer: ns.Addr(), MasterAddr: "127.0.0.1:10911",
+		HAAddr: "127.0.0.1:10912", OrderTopics: map[string]string{"A": "b:4"},
+	}
 	if diff := cmp.Diff(want, <-answers); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}

@@ -67,15 +67,16 @@ func (f field) parse(text string) (set func(), reason string) {
 		case "false":
 			return func() { v.SetBool(false) }, ""
 		}
-		return nil, fmt.Sprintf("%q is not true or false", text)
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		return f.parseInt(text)
 	case reflect.Float32, reflect.Float64:
 		return f.parseFloat(text)
 	case reflect.String:
 		return f.parseString(text)
+	default:
+		return nil, fmt.Sprintf("cannot be set: its type %s has no text form", v.Type())
 	}
-	return nil, fmt.Sprintf("cannot be set: its type %s has no text form", v.Type())
+	return nil, fmt.Sprintf("%q is not true or false", text)
 }
 
 func (f field) parseInt(text string) (func(), string) {

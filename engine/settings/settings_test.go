@@ -106,18 +106,24 @@ func TestApplySets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := config{BrokerName: "c", BrokerID: 7, Role: "SYNC_MASTER", Ratio: 0.25, Auto: true,
-		Dir: "d", Netty: netty{10911}}
+	want := config{
+		BrokerName: "c", BrokerID: 7, Role: "SYNC_MASTER", Ratio: 0.25, Auto: true,
+		Dir: "d", Netty: netty{10911},
+	}
 	if cfg != want {
 		t.Errorf("got %+v, want %+v", cfg, want)
 	}
 	wantReport := settings.Report{
 		Set: []string{"brokerName", "brokerRole", "ratio", "autoCreateTopicEnable", "listenPort"},
 		Warnings: []settings.Warning{
-			{"commercialEnable", 6,
-				"test.conf line 6: commercialEnable: known to RocketMQ, has no effect here"},
-			{"brokerName", 7,
-				"test.conf line 7: brokerName: also set in line 1, the later one counts"},
+			{
+				"commercialEnable", 6,
+				"test.conf line 6: commercialEnable: known to RocketMQ, has no effect here",
+			},
+			{
+				"brokerName", 7,
+				"test.conf line 7: brokerName: also set in line 1, the later one counts",
+			},
 		},
 	}
 	if diff := cmp.Diff(wantReport, report); diff != "" {
@@ -209,8 +215,10 @@ func TestPrintAndFormatReadBack(t *testing.T) {
 	if _, err := settings.Apply(&back, file, nil); err != nil || back != cfg {
 		t.Errorf("read back %+v, %v; want %+v", back, err, cfg)
 	}
-	if diff := cmp.Diff([]string{"autoCreateTopicEnable", "brokerId", "brokerName", "brokerRole",
-		"listenPort", "ratio"}, settings.Keys(cfg)); diff != "" {
+	if diff := cmp.Diff([]string{
+		"autoCreateTopicEnable", "brokerId", "brokerName", "brokerRole",
+		"listenPort", "ratio",
+	}, settings.Keys(cfg)); diff != "" {
 		t.Error(diff)
 	}
 }

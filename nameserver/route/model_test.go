@@ -24,7 +24,6 @@ type slot struct {
 	session route.Session
 	seenMS  int64
 	timeout int64
-	topics  []string
 	up      bool
 }
 

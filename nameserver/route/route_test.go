@@ -310,8 +310,10 @@ func TestActingMaster(t *testing.T) {
 			change = e.MinID
 		}
 	}
-	want := &route.MinIDChange{BrokerName: "b", MinID: 2, MinAddr: "1:2", OfflineAddr: "1:1",
-		HAAddr: "ha-1:2", Targets: []string{"1:2"}}
+	want := &route.MinIDChange{
+		BrokerName: "b", MinID: 2, MinAddr: "1:2", OfflineAddr: "1:1",
+		HAAddr: "ha-1:2", Targets: []string{"1:2"},
+	}
 	if diff := cmp.Diff(want, change); diff != "" {
 		t.Errorf("notification (-want +got):\n%s", diff)
 	}

@@ -46,8 +46,10 @@ func TestAllocsStart(t *testing.T) {
 	}
 	w := &reusedWaiter{ready: make(chan struct{}, 1)}
 	header := topicHeader("topic")
-	r := &invoke.Request{Code: 10, Header: &header, Body: make([]byte, 1024), Borrow: true,
-		Timeout: time.Minute}
+	r := &invoke.Request{
+		Code: 10, Header: &header, Body: make([]byte, 1024), Borrow: true,
+		Timeout: time.Minute,
+	}
 	send := func() {
 		if err := c.Start(context.Background(), r, w); err != nil {
 			t.Error(err)

@@ -397,13 +397,15 @@ func TestStrayAndBrokenFrames(t *testing.T) {
 
 func TestDialFails(t *testing.T) {
 	t.Parallel()
-	pool := newPool(t, invoke.Config{DialTimeout: 30 * time.Millisecond,
+	pool := newPool(t, invoke.Config{
+		DialTimeout: 30 * time.Millisecond,
 		Dial: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			if strings.HasPrefix(addr, "hang") {
 				<-ctx.Done()
 			}
 			return nil, errors.Join(errors.New("no route"), ctx.Err())
-		}})
+		},
+	})
 	for addr, text := range map[string]string{
 		"fast:1": "no route", "hang:1": "deadline", "nocolon": "not host:port", "a:": "invalid",
 	} {
