@@ -341,6 +341,11 @@ func (r *Reader) ask(
 		return fmt.Errorf("client: %s of queue %s: %w", op, q, err)
 	}
 	res, err := r.client.call(ctx, op, q.Broker, addr, req)
+	var lost *invoke.Error
+	if errors.As(err, &lost) && ctx.Err() == nil {
+		// The connection broke. What is asked here may be asked twice.
+		res, err = r.client.call(ctx, op, q.Broker, addr, req)
+	}
 	if err == nil && decode != nil {
 		err = decode(res.Command)
 	}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/skylarkmq/skylark/client"
+	"github.com/skylarkmq/skylark/client/scripttest"
+	"github.com/skylarkmq/skylark/net/remoting"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// within gives a test's calls an end well before the test binary's.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func newClient(t *testing.T, nameServer string, opts ...client.Option) *client.Client {
+	t.Helper()
+	c, err := client.New([]string{nameServer}, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return c
+}
+
+func newProducer(
+	t *testing.T, c *client.Client, opts ...client.ProducerOption,
+) *client.Producer {
+	t.Helper()
+	p, err := c.NewProducer("pg", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func newReader(
+	t *testing.T, c *client.Client, group string, opts ...client.ConsumerOption,
+) *client.Reader {
+	t.Helper()
+	r, err := c.NewReader(group, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func text(body string) *client.Message {
+	return &client.Message{Topic: "t", Body: []byte(body)}
+}
+
+// poll collects n messages, in the order they came.
+func poll(t *testing.T, r *client.Reader, n int) []*client.Received {
+	t.Helper()
+	ctx := within(t)
+	var all []*client.Received
+	for len(all) < n {
+		ms, err := r.Poll(ctx, n-len(all))
+		if err != nil {
+			t.Fatalf("poll after %d of %d messages: %v", len(all), n, err)
+		}
+		all = append(all, ms...)
+	}
+	return all
+}
+
+func cluster(t *testing.T, brokers int) (*scripttest.Cluster, *client.Client) {
+	t.Helper()
+	s := scripttest.NewCluster(t, brokers)
+	return s, newClient(t, s.NameServer.Addr)
+}
+
+func refusePull(*scripttest.Request) *scripttest.Reply {
+	return &scripttest.Reply{Code: remoting.NoPermission, Remark: "the topic is not readable"}
+}
