@@ -108,6 +108,7 @@ func (a *app) noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if cmd.HasSubCommands() {
+		cmd.SuggestionsMinimumDistance = 2 // letters
 		text := fmt.Sprintf("unknown command %q", args[0])
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			text += fmt.Sprintf("; did you mean %q?", near[0])
