@@ -180,7 +180,11 @@ func servers(t *testing.T) target {
 	var made target
 	switch *against {
 	case "skylark":
-		made, l.process = l.startServerLocked(t, dir, nil)
+		made = target{
+			NameServer: address(l.portsLocked(t)), Broker: address(l.portsLocked(t)),
+			BrokerName: "broker-a", Dir: dir,
+		}
+		l.process = made.start(t, l.binaryLocked(t), nil)
 	case "apache":
 		jvm := l.javaLocked(t)
 		made = target{
@@ -204,19 +208,17 @@ func servers(t *testing.T) target {
 // lines of broker.conf.
 func startServer(t *testing.T, dir string, conf map[string]string) (target, *process) {
 	t.Helper()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	made, p := shared.startServerLocked(t, dir, conf)
+	made := target{
+		NameServer: address(ports(t)), Broker: address(ports(t)), BrokerName: "broker-a", Dir: dir,
+	}
+	p := made.start(t, skylark(t), conf)
 	t.Cleanup(func() { _ = p.stop() })
 	return made, p
 }
 
-func (l *lab) startServerLocked(t *testing.T, dir string, conf map[string]string) (target, *process) {
+// start runs `skylark server` at the target's addresses and waits until clients can use it.
+func (made target) start(t *testing.T, program string, conf map[string]string) *process {
 	t.Helper()
-	made := target{
-		NameServer: address(l.portsLocked(t)), Broker: address(l.portsLocked(t)),
-		BrokerName: "broker-a", Dir: dir,
-	}
 	file := filepath.Join(t.TempDir(), "broker.conf")
 	lines := map[string]string{
 		"brokerName": made.BrokerName, "brokerClusterName": "DefaultCluster",
@@ -224,13 +226,13 @@ func (l *lab) startServerLocked(t *testing.T, dir string, conf map[string]string
 	}
 	maps.Copy(lines, conf)
 	writeConf(t, file, lines)
-	p := l.startLocked(t, "server", "--data", dir, "--name-server-listen", made.NameServer,
+	p := startProgram(t, program, "server", "--data", made.Dir, "--name-server-listen", made.NameServer,
 		"--broker-listen", made.Broker, "-c", file)
 	if err := routeOf(made.NameServer, "TBW102", 20*time.Second); err != nil {
 		_ = p.stop()
 		t.Fatalf("skylark server did not get ready: %v\n%s", err, p.output())
 	}
-	return made, p
+	return p
 }
 
 func writeConf(t *testing.T, file string, lines map[string]string) {
@@ -247,16 +249,14 @@ func writeConf(t *testing.T, file string, lines map[string]string) {
 // start runs one subcommand of skylark until the end of the test.
 func start(t *testing.T, arguments ...string) *process {
 	t.Helper()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	p := shared.startLocked(t, arguments...)
+	p := startProgram(t, skylark(t), arguments...)
 	t.Cleanup(func() { _ = p.stop() })
 	return p
 }
 
-func (l *lab) startLocked(t *testing.T, arguments ...string) *process {
+func startProgram(t *testing.T, program string, arguments ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(l.binaryLocked(t), arguments...), done: make(chan struct{})}
+	p := &process{cmd: exec.Command(program, arguments...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.text, &p.text
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

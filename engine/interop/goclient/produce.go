@@ -56,7 +56,9 @@ func (a arguments) message() *primitive.Message {
 	if a.OrderKey != "" {
 		m.WithShardingKey(a.OrderKey)
 	}
-	m.WithProperties(a.Properties)
+	for k, v := range a.Properties {
+		m.WithProperty(k, v)
+	}
 	if a.QueueID != nil {
 		m.Queue = &primitive.MessageQueue{Topic: a.Topic, BrokerName: a.Broker, QueueId: *a.QueueID}
 	}
