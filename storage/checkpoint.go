@@ -80,8 +80,8 @@ func loadCheckpoint(path string) (Checkpoint, error) {
 
 // saveCheckpoint writes the file in place, as RocketMQ does: the fields lie in one disk sector. The
 // values are on disk when it returns.
-func saveCheckpoint(path string, c Checkpoint) error {
-	f, err := vfs.OS().OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+func saveCheckpoint(fsys vfs.FS, path string, c Checkpoint) error {
+	f, err := fsys.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return fmt.Errorf("storage: save checkpoint: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/skylarkmq/skylark/storage/consumequeue"
 	"github.com/skylarkmq/skylark/storage/indexfile"
 	"github.com/skylarkmq/skylark/storage/record"
+	"github.com/skylarkmq/skylark/storage/vfs"
 )
 
 // QueueID names a queue.
@@ -19,6 +20,7 @@ type QueueID = consumequeue.ID
 type Config struct {
 	RootDir      string // storePathRootDir
 	CommitLogDir string // storePathCommitLog; empty: RootDir/commitlog
+	FS           vfs.FS // nil: the operating system's; tests use one that loses power
 
 	SegmentSize    int64 // bytes of a log file (mappedFileSizeCommitLog)
 	QueueFileSize  int64 // bytes of a queue file, in whole units (mappedFileSizeConsumeQueue)
@@ -118,6 +120,14 @@ func (c *Config) fill() {
 	if c.Notice == nil {
 		c.Notice = func(string, ...any) {}
 	}
+}
+
+// fs returns the file system.
+func (c *Config) fs() vfs.FS {
+	if c.FS == nil {
+		return vfs.OS()
+	}
+	return c.FS
 }
 
 // recordSlack is how much larger than a body a record may be.

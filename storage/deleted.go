@@ -44,7 +44,7 @@ func (s *Store) noteDeletedLocked(topic string) error {
 }
 
 func (s *Store) saveDeleted(text []byte) error {
-	return vfs.WriteFileAtomic(s.path("config", deletedFile), text)
+	return vfs.WriteFileAtomicIn(s.cfg.fs(), s.path("config", deletedFile), text)
 }
 
 // loadDeleted reads the list; a missing one is empty.

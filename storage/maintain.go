@@ -102,8 +102,12 @@ func (m *maintainer) close() {
 // checkpoint. It reports whether new ones came meanwhile.
 func (s *Store) flushQueues() bool {
 	s.mu.Lock()
-	lastAt, lastMS, end := s.lastAt, s.lastMS, s.next
+	lastAt, lastMS := s.lastAt, s.lastMS
 	s.mu.Unlock()
+	// The log first: the checkpoint must not name a record that a power loss can take away.
+	if err := s.log.Flush(); err != nil {
+		return true // logFailed has told
+	}
 	more, err := s.queues.Flush(0)
 	if err != nil {
 		s.noteFlush(err)
@@ -114,10 +118,10 @@ func (s *Store) flushQueues() bool {
 	if lastAt >= 0 {
 		s.checkpoint.LogicsAt, s.checkpoint.LogicsMS = lastAt, lastMS
 	}
-	if s.log.Flushed() >= end && lastMS > 0 {
+	if lastMS > 0 {
 		s.checkpoint.PhysicMS = lastMS
 	}
-	s.noteCheckpoint(saveCheckpoint(s.path("checkpoint"), s.checkpoint))
+	s.noteCheckpoint(saveCheckpoint(s.cfg.fs(), s.path("checkpoint"), s.checkpoint))
 	return more
 }
 
@@ -126,7 +130,7 @@ func (s *Store) indexFull(endMS int64) error {
 	s.checkpointMu.Lock()
 	defer s.checkpointMu.Unlock()
 	s.checkpoint.IndexMS = endMS
-	return saveCheckpoint(s.path("checkpoint"), s.checkpoint)
+	return saveCheckpoint(s.cfg.fs(), s.path("checkpoint"), s.checkpoint)
 }
 
 // noteFlush stops writing after a failed flush: the kernel may have dropped the pages, so nothing

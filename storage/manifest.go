@@ -37,7 +37,7 @@ func (s *Store) saveManifest() error {
 			text = fmt.Appendf(text, "%d %d %s\n", end, q.ID().Queue, q.ID().Topic)
 		}
 	}
-	return vfs.WriteFileAtomic(s.path("config", manifestFile), text)
+	return vfs.WriteFileAtomicIn(s.cfg.fs(), s.path("config", manifestFile), text)
 }
 
 // lostQueue returns a queue that ends before where it once ended, if there is one. The file is only

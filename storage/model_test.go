@@ -41,8 +41,8 @@ func (c *clock) now() time.Time { return time.UnixMilli(c.ms.Load()) }
 // model is what a store must hold.
 type model map[storage.QueueID][]string
 
-// appendRandom sends a random batch to the store and the model.
-func (m model) appendRandom(t *testing.T, r *rand.Rand, s *storage.Store) {
+// appendRandom sends a random batch to the store and the model, and returns it.
+func (m model) appendRandom(t *testing.T, r *rand.Rand, s *storage.Store) []storage.Entry {
 	t.Helper()
 	es := make([]storage.Entry, 1+r.IntN(8))
 	texts := make([][]string, len(es))
@@ -76,6 +76,7 @@ func (m model) appendRandom(t *testing.T, r *rand.Rand, s *storage.Store) {
 		}
 		m[id] = append(m[id], texts[i]...)
 	}
+	return es
 }
 
 // check compares a queue with the model from a random offset on, or wholly.

@@ -30,7 +30,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	for _, dir := range []string{cfg.RootDir, cfg.CommitLogDir} {
-		if err := vfs.OS().MkdirAll(dir); err != nil {
+		if err := cfg.fs().MkdirAll(dir); err != nil {
 			return nil, fmt.Errorf("storage: open %s: %w", cfg.RootDir, err)
 		}
 	}
@@ -86,7 +86,7 @@ func (s *Store) open() (err error) {
 		return err
 	}
 	s.log, err = commitlog.Open(commitlog.Config{
-		Dir: s.cfg.CommitLogDir, SegmentSize: s.cfg.SegmentSize,
+		FS: s.cfg.FS, Dir: s.cfg.CommitLogDir, SegmentSize: s.cfg.SegmentSize,
 		Sync: s.cfg.SyncFlush, FlushInterval: s.cfg.FlushInterval,
 		FlushThorough: s.cfg.FlushThorough, FlushLeastPages: s.cfg.FlushLeastPages,
 		CleanStop: clean, SkipDamaged: s.cfg.RecoverSkip,
@@ -102,31 +102,31 @@ func (s *Store) open() (err error) {
 	}
 	s.maintainer = newMaintainer(s)
 	s.queues, err = consumequeue.Open(consumequeue.Config{
-		Dir: s.path("consumequeue"), FileSize: s.cfg.QueueFileSize,
+		FS: s.cfg.FS, Dir: s.path("consumequeue"), FileSize: s.cfg.QueueFileSize,
 		MaxOpen: s.cfg.QueueFilesOpen, OnOpen: s.maintainer.wake,
 	})
 	if err != nil {
 		return err
 	}
 	if clean {
-		if err := writeAbort(s.path("abort")); err != nil {
+		if err := writeAbort(s.cfg.fs(), s.path("abort")); err != nil {
 			return err
 		}
 	}
 	if err := s.recover(clean); err != nil {
 		if clean { // nothing was served: the next start may trust the last stop as this one did
-			_ = removeAbort(s.path("abort"))
+			_ = removeAbort(s.cfg.fs(), s.path("abort"))
 		}
 		return err
 	}
 	if !clean {
-		if err := writeAbort(s.path("abort")); err != nil {
+		if err := writeAbort(s.cfg.fs(), s.path("abort")); err != nil {
 			return err
 		}
 	}
 	err = s.start(clean)
 	if err != nil && clean {
-		_ = removeAbort(s.path("abort"))
+		_ = removeAbort(s.cfg.fs(), s.path("abort"))
 	}
 	return err
 }
@@ -134,12 +134,15 @@ func (s *Store) open() (err error) {
 // start opens the index and starts the goroutines.
 func (s *Store) start(clean bool) error {
 	// Written now, so that a full disk later cannot keep it from existing.
-	if err := saveCheckpoint(s.path("checkpoint"), s.checkpoint); err != nil {
+	if err := saveCheckpoint(s.cfg.fs(), s.path("checkpoint"), s.checkpoint); err != nil {
+		return err
+	}
+	if err := s.cfg.fs().SyncDir(s.cfg.RootDir); err != nil {
 		return err
 	}
 	if s.cfg.IndexEnable {
 		index, from, foreign, err := indexfile.Open(indexfile.Config{
-			Dir: s.path("index"), Slots: s.cfg.IndexSlots, Entries: s.cfg.IndexEntries,
+			FS: s.cfg.FS, Dir: s.path("index"), Slots: s.cfg.IndexSlots, Entries: s.cfg.IndexEntries,
 			Now: s.cfg.Now, OnFull: s.indexFull,
 		}, indexfile.Bounds{
 			Clean: clean, SafeMS: s.checkpoint.IndexMS,
@@ -217,15 +220,15 @@ func (s *Store) lastStopClean() (bool, error) {
 
 // writeAbort makes the file that says, as long as it exists, that the last stop was not clean. It
 // holds the process id (RocketMQ DefaultMessageStore.createTempFile).
-func writeAbort(path string) error {
-	return vfs.WriteFileAtomic(path, []byte(strconv.Itoa(os.Getpid())))
+func writeAbort(fsys vfs.FS, path string) error {
+	return vfs.WriteFileAtomicIn(fsys, path, []byte(strconv.Itoa(os.Getpid())))
 }
 
-func removeAbort(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func removeAbort(fsys vfs.FS, path string) error {
+	if err := fsys.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return vfs.OS().SyncDir(filepath.Dir(path))
+	return fsys.SyncDir(filepath.Dir(path))
 }
 
 // setDerivedAside renames queues and index of a store whose log is gone. RocketMQ deletes them.
@@ -243,7 +246,7 @@ func (s *Store) setDerivedAside() error {
 		s.cfg.Notice("the log is gone, what was made from it is set aside", "path", path+suffix)
 	}
 	clear(s.unserved)
-	return vfs.OS().SyncDir(s.cfg.RootDir)
+	return s.cfg.fs().SyncDir(s.cfg.RootDir)
 }
 
 // findUnserved notes the topics that have batch queues.

@@ -126,7 +126,7 @@ func (s *Store) settle() error {
 		} else {
 			s.checkpoint.LogicsAt, s.checkpoint.LogicsMS = 0, 0
 		}
-		if err := saveCheckpoint(s.path("checkpoint"), s.checkpoint); err != nil {
+		if err := saveCheckpoint(s.cfg.fs(), s.path("checkpoint"), s.checkpoint); err != nil {
 			return err
 		}
 		s.cfg.Notice("store recovered", "path", s.cfg.RootDir, "clean", r.Clean, "from", r.From,

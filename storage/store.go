@@ -204,7 +204,7 @@ func (s *Store) close() error {
 			s.checkpoint.LogicsAt, s.checkpoint.LogicsMS = s.lastAt, s.lastMS
 			s.checkpoint.PhysicMS = s.lastMS
 		}
-		keep(saveCheckpoint(s.path("checkpoint"), s.checkpoint))
+		keep(saveCheckpoint(s.cfg.fs(), s.path("checkpoint"), s.checkpoint))
 		s.checkpointMu.Unlock()
 		if err := s.saveManifest(); err != nil {
 			s.cfg.Notice("list of queue ends not written", "err", err)
@@ -212,7 +212,7 @@ func (s *Store) close() error {
 	}
 	s.queues.Close()
 	if clean && first == nil {
-		keep(removeAbort(s.path("abort")))
+		keep(removeAbort(s.cfg.fs(), s.path("abort")))
 	}
 	keep(s.lock.Close())
 	if first != nil {

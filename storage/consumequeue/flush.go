@@ -60,7 +60,25 @@ func (q *Queue) flush(leastPages int64) error {
 			return fmt.Errorf("consumequeue: flush queue %s: %w", q.id, err)
 		}
 	}
+	if err := q.syncNames(); err != nil {
+		return fmt.Errorf("consumequeue: flush queue %s: %w", q.id, err)
+	}
 	q.flushed.Store(written)
+	return nil
+}
+
+// syncNames makes the names of new files durable, and those of the folders above them.
+func (q *Queue) syncNames() error {
+	if q.named.Swap(true) || q.Deleted() {
+		return nil
+	}
+	dir := q.dir()
+	for _, path := range []string{dir, filepath.Dir(dir), q.set.cfg.Dir} {
+		if err := q.set.cfg.FS.SyncDir(path); err != nil && !q.Deleted() {
+			q.named.Store(false)
+			return err
+		}
+	}
 	return nil
 }
 

@@ -128,6 +128,7 @@ func (l *loader) load(q *Queue) (State, []string, error) {
 		whole++
 	}
 	q.first, q.files = bases[0], int64(whole)
+	q.named.Store(true)
 	if whole < len(bases) {
 		state.Damage = fmt.Sprintf("the file that begins at %d is missing", bases[whole-1]+size)
 		for _, base := range bases[whole:] {

@@ -34,6 +34,7 @@ type Queue struct {
 	flushed atomic.Int64 // flusher: bytes are on disk
 
 	dirty atomic.Bool // in the set's list of queues to flush
+	named atomic.Bool // the names of all files are on disk
 
 	// Mark is the writer's own, for its lists of queues; the package does not use it.
 	Mark uint64
@@ -210,6 +211,7 @@ func (q *Queue) openLocked(base int64, create bool) (*segment, error) {
 			q.first = base
 		}
 		q.files++
+		q.named.Store(false)
 	}
 	s.retain()
 	q.mapped = append(q.mapped, s)

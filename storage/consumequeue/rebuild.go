@@ -133,6 +133,7 @@ func (q *Queue) prepend(pos int64) error {
 		}
 		q.first -= size
 		q.files++
+		q.named.Store(false)
 		q.flushed.Store(min(q.flushed.Load(), q.first/UnitSize))
 	}
 	return nil

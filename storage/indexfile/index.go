@@ -264,6 +264,9 @@ func (ix *Index) finishLocked(f *file) error {
 	if err := f.unmap(); err != nil {
 		return fmt.Errorf("indexfile: close full file: %w", err)
 	}
+	if err := ix.cfg.FS.SyncDir(ix.cfg.Dir); err != nil {
+		return fmt.Errorf("indexfile: flush name of full file: %w", err)
+	}
 	if ix.cfg.OnFull == nil {
 		return nil
 	}
