@@ -75,7 +75,8 @@ func Outcome(err error) (remoting.ResponseCode, string) {
 }
 
 // illegalRemark keeps the wording of RocketMQ's SendMessageProcessor and adds what is wrong.
-func illegalRemark(e *storage.IllegalError) string {
-	return "the message is illegal, maybe msg body or properties length not matched. " +
-		"msg body length limit 4194304B, msg properties length limit 32KB. " + e.Error()
-}
+func illegalRemark(e *storage.IllegalError) string { return illegal + " " + e.Error() }
+
+// illegal is what RocketMQ says of a message that is too large; what exactly is wrong follows it.
+const illegal = "the message is illegal, maybe msg body or properties length not matched. " +
+	"msg body length limit 4194304B, msg properties length limit 32KB."

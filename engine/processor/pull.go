@@ -153,7 +153,7 @@ func (p *Pull) check(c *eventloop.Conn, cmd *remoting.Command, call *pulled) (in
 	}
 	if r.QueueID < 0 || r.QueueID >= cfg.ReadQueueNums {
 		return 0, remoting.Errorf(remoting.InvalidParameter,
-			"queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d] consumer:[%s]",
+			"queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d] consumer:[/%s]",
 			r.QueueID, r.Topic, cfg.ReadQueueNums, c.RemoteAddr())
 	}
 	call.topicFlag = cfg.TopicSysFlag

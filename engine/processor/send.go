@@ -11,8 +11,12 @@
 package processor
 
 import (
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/skylarkmq/skylark/engine/group"
 	"github.com/skylarkmq/skylark/engine/topic"
@@ -93,12 +97,11 @@ func NewSend(shared *SendShared) *Send {
 // handled.
 func (s *Send) Add(c *eventloop.Conn, cmd *remoting.Command) {
 	if err := s.req.Decode(cmd); err != nil {
-		s.refuse(c, cmd, err)
+		s.refuseFrame(c, cmd, err)
 		return
 	}
 	if cmd.Body == nil {
-		s.refuse(c, cmd, remoting.Errorf(remoting.SystemError,
-			"the request has no body: a message must have one, even if it is empty text"))
+		s.refuseFrame(c, cmd, errNoBody)
 		return
 	}
 	cfg, err := s.checkTopic(c, cmd)
@@ -141,8 +144,8 @@ func (s *Send) checkTopic(c *eventloop.Conn, cmd *remoting.Command) (*protocol.T
 	}
 	if s.req.QueueID >= max(cfg.WriteQueueNums, cfg.ReadQueueNums) {
 		return nil, remoting.Errorf(remoting.InvalidParameter,
-			"request queueId[%d] is illegal, topic %s has %d write and %d read queues. Producer: %s",
-			s.req.QueueID, cfg.TopicName, cfg.WriteQueueNums, cfg.ReadQueueNums, c.RemoteAddr())
+			"request queueId[%d] is illegal, %s Producer: %s", s.req.QueueID, describe(cfg),
+			c.RemoteAddr())
 	}
 	return cfg, nil
 }
@@ -236,8 +239,8 @@ func (s *Send) checkKind(cfg *protocol.TopicConfig, cmd *remoting.Command) error
 		if r.Batch {
 			code = remoting.SystemError // RocketMQ throws here, and clients know that answer
 		}
-		return remoting.Errorf(code, "the message is illegal: its body has %d bytes, the limit "+
-			"maxMessageSize is %d", len(cmd.Body), s.MaxMessageSize)
+		return remoting.Errorf(code, "%s The body has %d bytes, the limit maxMessageSize is %d.",
+			illegal, len(cmd.Body), s.MaxMessageSize)
 	}
 	if r.SysFlag&protocol.SysFlagTransactionMask != 0 {
 		return errNoTransactions(s.StoreHost.Addr())
@@ -360,6 +363,34 @@ func (s *Send) messageIDs(dst []byte, e *storage.Entry) []byte {
 func writeSendResponse(c *eventloop.Conn, head remoting.Head, r *protocol.SendResponse) {
 	e := remoting.Begin(c.Reserve(), head)
 	r.AppendFields(&e)
+	c.Commit(e.End(nil))
+}
+
+// errNoBody refuses a frame that ends with its header.
+var errNoBody = remoting.Errorf(remoting.SystemError,
+	"the request has no body: a message has at least one byte")
+
+// describe is RocketMQ's text form of a topic's configuration (TopicConfig.toString).
+func describe(c *protocol.TopicConfig) string {
+	attributes := make([]string, 0, len(c.Attributes))
+	for _, key := range slices.Sorted(maps.Keys(c.Attributes)) {
+		attributes = append(attributes, key+"="+c.Attributes[key])
+	}
+	return fmt.Sprintf("TopicConfig [topicName=%s, readQueueNums=%d, writeQueueNums=%d, perm=%s, "+
+		"topicFilterType=%s, topicSysFlag=%d, order=%v, attributes={%s}]", c.TopicName,
+		c.ReadQueueNums, c.WriteQueueNums, protocol.PermText(c.Perm), c.TopicFilterType,
+		c.TopicSysFlag, c.Order, strings.Join(attributes, ", "))
+}
+
+// refuseFrame answers a frame that is no proper send, without the fields of a send's answer.
+func (s *Send) refuseFrame(c *eventloop.Conn, cmd *remoting.Command, err error) {
+	s.Counters.PutFailed()
+	if cmd.IsOneway() {
+		return
+	}
+	code, remark := Outcome(err)
+	e := remoting.Begin(c.Reserve(), cmd.Reply(code))
+	e.Remark(remark)
 	c.Commit(e.End(nil))
 }
 

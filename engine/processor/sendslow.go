@@ -94,8 +94,7 @@ func (s *Send) retry(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.Top
 	group, _, _ = bytes.Cut(group, []byte("+")) // the second form of pop's retry topics
 	config, ok := s.Groups.Lookup(group)
 	if !ok {
-		return nil, false, remoting.Errorf(remoting.SubscriptionGroupNotExist,
-			"subscription group not exist, %s %s", group, FAQ)
+		return nil, false, s.createGroup(c, cmd, string(group))
 	}
 	limit := config.RetryMaxTimes
 	if s.req.MaxReconsumeTimes >= 0 && cmd.Version >= versionRetryLimit {
@@ -110,6 +109,22 @@ func (s *Send) retry(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.Top
 	}
 	return nil, true, s.later(c, cmd, func() error {
 		_, err := s.Topics.CreateRetry(name, 1, protocol.PermRead|protocol.PermWrite, false, false)
+		return err
+	})
+}
+
+// createGroup lets a worker create the group of a retry topic, if that is allowed.
+func (s *Send) createGroup(c *eventloop.Conn, cmd *remoting.Command, name string) error {
+	absent := remoting.Errorf(remoting.SubscriptionGroupNotExist,
+		"subscription group not exist, %s %s", name, FAQ)
+	if !s.Groups.Creatable([]byte(name)) {
+		return absent
+	}
+	return s.later(c, cmd, func() error {
+		_, ok, err := s.Groups.LookupOrCreate(name)
+		if err == nil && !ok {
+			err = absent
+		}
 		return err
 	})
 }

@@ -136,10 +136,11 @@ func TestFieldErrors(t *testing.T) {
 		into     header
 		optional string
 	}{
-		{remoting.SendMessageV2, send.AppendFields, new(protocol.SendRequest), "i j k l m n"},
+		{remoting.SendMessageV2, send.AppendFields, new(protocol.SendRequest), "c d i j k l m n"},
 		{
 			remoting.SendMessage, send.AppendFieldsV1, new(protocol.SendRequest),
-			"properties reconsumeTimes unitMode maxReconsumeTimes batch bname",
+			"defaultTopic defaultTopicQueueNums properties reconsumeTimes unitMode " +
+				"maxReconsumeTimes batch bname",
 		},
 		{
 			remoting.PullMessage, pull.AppendFields, new(protocol.PullRequest),

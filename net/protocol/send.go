@@ -27,13 +27,13 @@ type SendRequest struct {
 const (
 	sendGroup = 1 << iota
 	sendTopic
-	sendDefaultTopic
-	sendDefaultTopicQueues
 	sendQueueID
 	sendSysFlag
 	sendBornMS
 	sendFlag
 
+	// The template of a topic counts only when the topic must be created; RocketMQ takes requests
+	// without it.
 	sendRequired = 1<<iota - 1
 )
 
@@ -41,8 +41,6 @@ const (
 var sendNames = [...][2]string{
 	{"producerGroup", "a"},
 	{"topic", "b"},
-	{"defaultTopic", "c"},
-	{"defaultTopicQueueNums", "d"},
 	{"queueId", "e"},
 	{"sysFlag", "f"},
 	{"bornTimestamp", "g"},
@@ -130,9 +128,9 @@ func (r *SendRequest) set(letter byte, value, name []byte) (bit int, refused err
 	case 'b':
 		r.Topic, bit = value, sendTopic
 	case 'c':
-		r.DefaultTopic, bit = value, sendDefaultTopic
+		r.DefaultTopic = value
 	case 'd':
-		bit, err = sendDefaultTopicQueues, parseInt32(name, value, &r.DefaultTopicQueues)
+		err = parseInt32(name, value, &r.DefaultTopicQueues)
 	case 'e':
 		bit, err = sendQueueID, parseInt32(name, value, &r.QueueID)
 	case 'f':
