@@ -226,7 +226,7 @@ func (l *loader) inspect(q *Queue, state *State) (end int64, err error) {
 		}
 		dirty := rest
 		for j := i + 1; j < q.files && !dirty; j++ {
-			if dirty, err = hasData(q, q.first+j*size, 0); err != nil {
+			if dirty, err = hasData(q, q.first+j*size); err != nil {
 				return 0, err
 			}
 		}
@@ -256,7 +256,11 @@ func (l *loader) inspectFile(q *Queue, base int64, last *Unit) (n int64, rest bo
 	}
 	defer func() { _ = f.Close() }()
 	size := q.set.cfg.FileSize
+	used := dataEnd(f, size)
 	for n < size {
+		if n >= used {
+			return n, false, nil
+		}
 		chunk := l.buf[:min(int64(len(l.buf)), size-n)]
 		if _, err := f.ReadAt(chunk, n); err != nil && !errors.Is(err, io.EOF) {
 			return 0, false, err
@@ -266,7 +270,7 @@ func (l *loader) inspectFile(q *Queue, base int64, last *Unit) (n int64, rest bo
 			switch {
 			case u.Filler():
 			case u.Size <= 0 || u.At < last.End() || u.End() > l.bounds.LogEnd:
-				rest, err = fileHasData(f, n)
+				rest, err = fileHasData(f, n, used)
 				return n, rest, err
 			default:
 				*last = u
@@ -291,40 +295,58 @@ func firstUnit(q *Queue, i int64) (Unit, error) {
 	return DecodeUnit(b[:]), nil
 }
 
-func hasData(q *Queue, base, from int64) (bool, error) {
+func hasData(q *Queue, base int64) (bool, error) {
 	f, err := q.openFile(base)
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = f.Close() }()
-	return fileHasData(f, from)
+	return fileHasData(f, 0, dataEnd(f, q.set.cfg.FileSize))
 }
 
-// fileHasData reports whether a byte that is not zero lies behind from. Holes are skipped.
-func fileHasData(f vfs.File, from int64) (bool, error) {
-	const seekData = 3 // lseek(2); where it is not known everything is read
-	seeker, _ := f.(io.Seeker)
-	buf := make([]byte, 64<<10)
-	for {
-		if seeker != nil {
-			if at, err := seeker.Seek(from, seekData); err == nil {
-				from = at
-			} else if errors.Is(err, syscall.ENXIO) {
-				return false, nil
-			}
+// dataEnd returns where the last part of a file ends that is no hole. It must be asked before
+// reading: what was read ahead counts as data. Where holes are not known it returns size.
+func dataEnd(f vfs.File, size int64) int64 {
+	const seekData, seekHole = 3, 4 // lseek(2)
+	seeker, ok := f.(io.Seeker)
+	if !ok {
+		return size
+	}
+	end := int64(0)
+	for end < size {
+		data, err := seeker.Seek(end, seekData)
+		if errors.Is(err, syscall.ENXIO) {
+			return end
 		}
-		n, err := f.ReadAt(buf, from)
+		if err != nil {
+			return size
+		}
+		hole, err := seeker.Seek(data, seekHole)
+		if err != nil || hole <= data {
+			return size
+		}
+		end = hole
+	}
+	return size
+}
+
+// fileHasData reports whether a byte of [from, end) is not zero.
+func fileHasData(f vfs.File, from, end int64) (bool, error) {
+	buf := make([]byte, 16<<10)
+	for from < end {
+		n, err := f.ReadAt(buf[:min(int64(len(buf)), end-from)], from)
 		for _, b := range buf[:n] {
 			if b != 0 {
 				return true, nil
 			}
 		}
-		from += int64(n)
-		if errors.Is(err, io.EOF) || err == nil && n == 0 {
-			return false, nil
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return false, err
 		}
+		if n == 0 {
+			break
+		}
+		from += int64(n)
 	}
+	return false, nil
 }
