@@ -327,6 +327,7 @@ func TestStartAndCloseFaults(t *testing.T) {
 		}
 	}
 	c := dial(t, s)
+	c.hasRoute() // the connection is with its loop by now
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
