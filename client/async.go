@@ -15,8 +15,8 @@ import (
 // SendAsync queues m, waiting only for buffer space. done (may be nil) runs exactly once unless an
 // error is returned; m must not be changed before. Messages to one queue leave in the order of the
 // calls. done runs on the producer's callback goroutine, one at a time: a callback that blocks
-// delays others, never a connection; it must not call Close or Flush of this producer. A panic in it
-// is logged.
+// delays others, never a connection; it must not call Close or Flush of this producer. A panic in
+// it is logged.
 func (p *Producer) SendAsync(ctx context.Context, m *Message, done func(SendResult, error)) error {
 	op, err := p.prepare(m)
 	if err != nil {
@@ -31,7 +31,9 @@ func (p *Producer) SendAsync(ctx context.Context, m *Message, done func(SendResu
 }
 
 // TrySendAsync is SendAsync that returns ErrBufferFull instead of waiting.
-func (p *Producer) TrySendAsync(ctx context.Context, m *Message, done func(SendResult, error)) error {
+func (p *Producer) TrySendAsync(
+	ctx context.Context, m *Message, done func(SendResult, error),
+) error {
 	if err := context.Cause(ctx); err != nil {
 		return fmt.Errorf("client: %w", err)
 	}

@@ -246,7 +246,8 @@ func (c *Client) answerBroker(addr string, cmd *remoting.Command) *invoke.Respon
 	if code == remoting.NotifyConsumerIDsChanged {
 		return nil
 	}
-	c.cfg.logger.Debug("broker asks what this client does not serve", "addr", addr, "code", code.String())
+	c.cfg.logger.Debug("broker asks what this client does not serve",
+		"addr", addr, "code", code.String())
 	return &invoke.Response{
 		Code: remoting.RequestCodeNotSupported, Remark: "request code " + code.String() +
 			" is not supported by this client",

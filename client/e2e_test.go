@@ -17,8 +17,8 @@ import (
 // batches, compression, tags, keys, positions that outlive reader and broker.
 func TestE2EProduceAndRead(t *testing.T) {
 	t.Parallel()
-	real := enginetest.Start(t)
-	c := newClient(t, real.NameServer())
+	cluster := enginetest.Start(t)
+	c := newClient(t, cluster.NameServer())
 	p := newProducer(t, c)
 	want := map[string]bool{}
 	add := func(body string) *client.Message {
@@ -78,7 +78,7 @@ func TestE2EProduceAndRead(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	real.Restart()
+	cluster.Restart()
 	after := newReader(t, c, "e2e-group", client.WithSubscription("e2e", client.All()),
 		client.WithStart(client.Earliest))
 	if got := poll(t, after, 1)[0]; string(got.Body) != "last" {
@@ -89,8 +89,8 @@ func TestE2EProduceAndRead(t *testing.T) {
 // TestE2ERefusals: what the broker does not offer yet comes back as a typed error.
 func TestE2ERefusals(t *testing.T) {
 	t.Parallel()
-	real := enginetest.Start(t)
-	c := newClient(t, real.NameServer())
+	cluster := enginetest.Start(t)
+	c := newClient(t, cluster.NameServer())
 	p := newProducer(t, c, client.WithRetries(0))
 	_, err := p.Send(within(t), &client.Message{Topic: "e2e", Body: []byte("x"), DelayLevel: 3})
 	var be *client.BrokerError

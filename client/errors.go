@@ -85,8 +85,8 @@ type Attempt struct {
 	Err   error
 }
 
-// SendError lists every attempt of a send that did not succeed. When the context ended, its error is
-// among the causes.
+// SendError lists every attempt of a send that did not succeed. When the context ended, its error
+// is among the causes.
 type SendError struct {
 	Topic    string
 	Attempts []Attempt

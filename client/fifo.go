@@ -43,7 +43,7 @@ func (f *fifo[T]) close() {
 	f.signal()
 }
 
-// all yields items in order, waiting for them, until the queue is closed. One goroutine may call it.
+// all yields items in order, waiting for them, until the queue is closed. One goroutine calls it.
 func (f *fifo[T]) all() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		var batch []T

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -33,7 +32,7 @@ type config struct {
 
 func defaultConfig() config {
 	return config{
-		logger:      slog.New(slog.NewTextHandler(io.Discard, nil)),
+		logger:      slog.New(slog.DiscardHandler),
 		callTimeout: 3 * time.Second,
 		dialTimeout: 3 * time.Second, writeTimeout: 5 * time.Second, idleTimeout: 120 * time.Second,
 		routeEvery: 30 * time.Second, beatEvery: 30 * time.Second,
@@ -49,7 +48,7 @@ func WithDialer(dial func(ctx context.Context, network, addr string) (net.Conn, 
 	return func(c *config) { c.dial = dial }
 }
 
-// WithInstanceName sets the middle part of the client id that brokers show, ip@instance. The default
+// WithInstanceName sets the second part of the client id that brokers show, ip@instance. Default
 // is the process id and a random number. It may not hold an @.
 func WithInstanceName(name string) Option { return func(c *config) { c.instanceName = name } }
 

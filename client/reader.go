@@ -51,8 +51,8 @@ type Reader struct {
 	failure   error
 }
 
-// NewReader makes a reader. Without subscriptions it waits for Assign. An empty group is allowed: it
-// stores no positions and shows in no broker's list of groups.
+// NewReader makes a reader. Without subscriptions it waits for Assign. An empty group is allowed:
+// it stores no positions and shows in no broker's list of groups.
 func (c *Client) NewReader(group string, opts ...ConsumerOption) (*Reader, error) {
 	cfg := readerConfig{prefetch: 1000, prefetchBytes: 100 << 20, start: Latest}
 	for _, o := range opts {
@@ -164,24 +164,24 @@ func (r *Reader) dropLocked(f *fetcher) {
 	f.stopLocked()
 }
 
-// Poll waits for 1..max messages, of one queue as long as it has some. They count as done at the
+// Poll waits for 1..limit messages, of one queue as long as it has some. They count as done at the
 // next Poll. It fails with the error of ctx, ErrClosed, a *DecodeError for a record that cannot be
 // handed out, or a *BrokerError that waiting does not cure; polling on is possible after the last
 // two.
-func (r *Reader) Poll(ctx context.Context, max int) ([]*Received, error) {
-	if max < 1 {
-		return nil, fmt.Errorf("client: polling for %d messages: %w", max, ErrUnsupported)
+func (r *Reader) Poll(ctx context.Context, limit int) ([]*Received, error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("client: polling for %d messages: %w", limit, ErrUnsupported)
 	}
 	r.mu.Lock()
 	for _, f := range r.queues {
 		f.doneAt = f.handed
 	}
 	r.mu.Unlock()
-	return r.take(ctx, max)
+	return r.take(ctx, limit)
 }
 
 // take waits for messages without marking anything as done.
-func (r *Reader) take(ctx context.Context, max int) ([]*Received, error) {
+func (r *Reader) take(ctx context.Context, limit int) ([]*Received, error) {
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
@@ -191,7 +191,7 @@ func (r *Reader) take(ctx context.Context, max int) ([]*Received, error) {
 			r.mu.Unlock()
 			return nil, errReaderClosed()
 		}
-		if ms := r.takeLocked(max); len(ms) > 0 {
+		if ms := r.takeLocked(limit); len(ms) > 0 {
 			r.mu.Unlock()
 			return ms, nil
 		}
@@ -210,15 +210,15 @@ func (r *Reader) take(ctx context.Context, max int) ([]*Received, error) {
 	}
 }
 
-func (r *Reader) takeLocked(max int) []*Received {
+func (r *Reader) takeLocked(limit int) []*Received {
 	var ms []*Received
-	for len(ms) < max && len(r.ready) > 0 {
+	for len(ms) < limit && len(r.ready) > 0 {
 		f := r.ready[0]
-		got := f.takeLocked(max - len(ms))
+		got := f.takeLocked(limit - len(ms))
 		ms = append(ms, got...)
 		if len(f.buffer) == 0 {
 			r.ready = r.ready[1:]
-		} else if len(ms) >= max {
+		} else if len(ms) >= limit {
 			r.ready = append(r.ready[1:], f) // the next poll begins with another queue
 		}
 	}
@@ -242,9 +242,9 @@ func (r *Reader) report(err error) {
 	}
 }
 
-// Messages yields until Close, or until ctx ends: then the last pair is nil and its error. A message
-// counts as done when the loop asks for the next; the one at which the loop is left is handed out
-// again. Errors are those of Poll; the loop decides whether to go on.
+// Messages yields until Close, or until ctx ends: then the last pair is nil and its error. A
+// message counts as done when the loop asks for the next; the one at which the loop is left is
+// handed out again. Errors are those of Poll; the loop decides whether to go on.
 func (r *Reader) Messages(ctx context.Context) iter.Seq2[*Received, error] {
 	return func(yield func(*Received, error) bool) {
 		for {

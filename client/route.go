@@ -108,7 +108,9 @@ func (t *routeTable) cached(topic string) *topicRoute {
 // forSend returns the route of a topic with at least one writable queue. A topic that does not
 // exist gets the queues that brokers will give it when the first message comes, unless template is
 // false. ErrNoRoute or ErrNoNameServer otherwise.
-func (t *routeTable) forSend(ctx context.Context, topic string, template bool) (*topicRoute, error) {
+func (t *routeTable) forSend(
+	ctx context.Context, topic string, template bool,
+) (*topicRoute, error) {
 	if rt := t.cached(topic); rt != nil && len(rt.writable) > 0 {
 		return rt, nil
 	}

@@ -5,6 +5,7 @@ package scripttest
 import (
 	"bytes"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -101,7 +102,7 @@ func (b *Broker) Offset(group, topic string, queue int32) int64 {
 }
 
 func offsetKey(group, topic string, queue int32) string {
-	return group + "@" + topic + "@" + string(rune('0'+queue))
+	return group + "@" + topic + "@" + strconv.Itoa(int(queue))
 }
 
 // Put stores a record as if a producer had sent it.

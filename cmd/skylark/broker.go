@@ -39,7 +39,8 @@ func (a *app) brokerCommand() *cobra.Command {
 	fl.StringVar(&f.data, "data", "", "directory of the store (storePathRootDir)")
 	fl.StringVar(&f.listen, "listen", "", "host:port to listen on (bindAddress and listenPort)")
 	fl.BoolVarP(&f.printAll, "print-all", "p", false, "print all settings and exit")
-	fl.BoolVarP(&f.printImportant, "print-important", "m", false, "print the important settings and exit")
+	fl.BoolVarP(&f.printImportant, "print-important", "m", false,
+		"print the important settings and exit")
 	return cmd
 }
 

@@ -20,8 +20,8 @@ func (a *app) perfCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",
 		Short: "Load a cluster and measure it",
-		Long: "Loads a cluster of Skylark or Apache RocketMQ and measures it. Figures and their meaning " +
-			"are described\nin perf/README.md.",
+		Long: "Loads a cluster of Skylark or Apache RocketMQ and measures it. Figures and their " +
+			"meaning are described\nin perf/README.md.",
 		Args: a.noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -42,7 +42,8 @@ func (a *app) perfCommonFlags(cmd *cobra.Command, f *perfFlags, brokerPID *int) 
 	a.nameServerFlag(cmd, &f.nameServers)
 	fl := cmd.Flags()
 	fl.DurationVar(&f.warmup, "warmup", 0, "load for so long before measuring, as 20s")
-	fl.DurationVar(&f.duration, "duration", 0, "measure for so long after warm-up, as 60s; 0: for ever")
+	fl.DurationVar(&f.duration, "duration", 0,
+		"measure for so long after warm-up, as 60s; 0: for ever")
 	fl.IntVar(&f.reportMS, "report-ms", 0,
 		"between reports, at least 100; 0: 10000, or 1000 on a terminal")
 	fl.StringVar(&f.serialize, "serialize", "json", "header form of requests: json or rocketmq")

@@ -18,11 +18,11 @@ func (a *app) perfConsumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "consume",
 		Short: "Pull messages and measure",
-		Long: "Pulls from all queues until --duration or --count is reached, every queue was read to its " +
-			"end\n(--until-end), or until it is interrupted. One pull of each queue is always under way; " +
-			"the broker holds\nit while there is nothing. Members of a group are not coordinated: this " +
-			"command reads all queues itself.\n\n--verify checks what 'perf produce --verify' sent and " +
-			"exits with 1 when messages are lost, doubled,\nout of order or changed; without --duration " +
+		Long: "Pulls from all queues until --duration or --count is reached, every queue was read to " +
+			"its end\n(--until-end), or until it is interrupted. One pull of each queue is always under " +
+			"way; the broker holds\nit while there is nothing. Members of a group are not coordinated: " +
+			"this command reads all queues itself.\n\n--verify checks what 'perf produce --verify' sent " +
+			"and exits with 1 when messages are lost, doubled,\nout of order or changed; without --duration " +
 			"and --count it reads to the end.",
 		Example: "  skylark perf consume --topic demo --until-end\n" +
 			"  skylark perf consume --topic demo --verify\n" +
@@ -35,16 +35,20 @@ func (a *app) perfConsumeCommand() *cobra.Command {
 	fl.IntVar(&set.Topics, "topics", set.Topics, "above 1: read topics TOPIC-0, TOPIC-1 and so on")
 	fl.IntVar(&set.Queues, "queues", set.Queues, "queues of each topic at each broker; 0: all")
 	fl.StringVarP(&set.Group, "group", "g", set.Group, "consumer group")
-	fl.IntVar(&set.Groups, "groups", set.Groups, "above 1: read everything that often, as GROUP-0, GROUP-1 and so on")
-	fl.IntVarP(&set.Connections, "connections", "w", set.Connections, "connections of each group, at most one for each queue")
+	fl.IntVar(&set.Groups, "groups", set.Groups,
+		"above 1: read everything that often, as GROUP-0, GROUP-1 and so on")
+	fl.IntVarP(&set.Connections, "connections", "w", set.Connections,
+		"connections of each group, at most one for each queue")
 	fl.IntVar(&set.PullBatch, "pull-batch", set.PullBatch, "messages to ask for in one pull")
 	fl.StringVarP(&set.Filter, "filter", "e", set.Filter, "tag expression as 'a || b'")
 	fl.StringVar(&from, "from", from, "first, last, or stored: where the group stopped")
 	fl.BoolVar(&set.Commit, "commit", set.Commit, "store the group's offsets, carried by the pulls")
-	fl.IntVar(&suspendMS, "suspend-ms", suspendMS, "how long the broker holds a pull with nothing to return")
+	fl.IntVar(&suspendMS, "suspend-ms", suspendMS,
+		"how long the broker holds a pull with nothing to return")
 	fl.Int64VarP(&set.Count, "count", "q", set.Count, "messages in all, warm-up included; 0: no limit")
 	fl.BoolVar(&set.UntilEnd, "until-end", set.UntilEnd, "stop when every queue was read to its end")
-	fl.BoolVar(&set.Verify, "verify", set.Verify, "check numbered messages for loss, duplicates, order and content")
+	fl.BoolVar(&set.Verify, "verify", set.Verify,
+		"check numbered messages for loss, duplicates, order and content")
 	fl.BoolVar(&set.AllowSwaps, "allow-swaps", set.AllowSwaps,
 		"with --verify: accept another order among messages that were in flight together, as brokers "+
 			"with several send threads store them")
@@ -70,4 +74,6 @@ func (a *app) perfConsumeCommand() *cobra.Command {
 	return cmd
 }
 
-func millis(n int) workload.Duration { return workload.Duration(time.Duration(n) * time.Millisecond) }
+func millis(n int) workload.Duration {
+	return workload.Duration(time.Duration(n) * time.Millisecond)
+}

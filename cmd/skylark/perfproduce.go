@@ -22,28 +22,36 @@ func (a *app) perfProduceCommand() *cobra.Command {
 			"With --rate\nmessages go out at that rate, and latency counts from the moment a message was " +
 			"due. The single letters\nare those of RocketMQ's benchmark producer.",
 		Example: "  skylark perf produce --topic demo --duration 10s\n" +
-			"  skylark perf produce --topic demo --rate 10000 --size 1024 --duration 60s --warmup 10s --json\n" +
+			"  skylark perf produce --topic demo --rate 10000 --size 1024 --warmup 10s --duration 60s\n" +
 			"  skylark perf produce --topic demo --count 100000 --verify",
 		Args: a.noArgs,
 	}
 	a.perfCommonFlags(cmd, &f, &set.BrokerPID)
 	fl := cmd.Flags()
 	fl.StringVarP(&set.Topic, "topic", "t", set.Topic, "topic")
-	fl.IntVar(&set.Topics, "topics", set.Topics, "above 1: spread over topics TOPIC-0, TOPIC-1 and so on")
-	fl.IntVar(&set.Queues, "queues", set.Queues, "queues of each topic to use and, for a new topic, to ask for; 0: all")
+	fl.IntVar(&set.Topics, "topics", set.Topics,
+		"above 1: spread over topics TOPIC-0, TOPIC-1 and so on")
+	fl.IntVar(&set.Queues, "queues", set.Queues,
+		"queues of each topic to use and, for a new topic, to ask for; 0: all")
 	fl.StringVarP(&set.Group, "group", "g", set.Group, "producer group")
 	fl.IntVar(&set.Connections, "connections", set.Connections, "connections, 1 to 10000")
-	fl.IntVar(&set.InFlight, "in-flight", set.InFlight, "requests without an answer on each connection, 1 to 8192")
-	fl.IntVarP(&threads, "threads", "w", 0, "requests without an answer over all connections, instead of --in-flight")
-	fl.Float64Var(&set.Rate, "rate", set.Rate, "messages a second over all connections; 0: closed loop")
-	fl.IntVar(&burstUS, "burst-us", 0, "with --rate: messages of a connection come due together, once in so many microseconds; 0: each by itself")
+	fl.IntVar(&set.InFlight, "in-flight", set.InFlight,
+		"requests without an answer on each connection, 1 to 8192")
+	fl.IntVarP(&threads, "threads", "w", 0,
+		"requests without an answer over all connections, instead of --in-flight")
+	fl.Float64Var(&set.Rate, "rate", set.Rate,
+		"messages a second over all connections; 0: closed loop")
+	fl.IntVar(&burstUS, "burst-us", 0,
+		"with --rate: messages of a connection come due together, once in so many microseconds; "+
+			"0: each by itself")
 	fl.IntVarP(&set.Size, "size", "s", set.Size, "bytes of each body")
 	fl.IntVarP(&set.Batch, "batch", "b", set.Batch, "messages in a request")
 	fl.IntVarP(&set.Tags, "tags", "l", set.Tags, "distinct tags; 0: none")
 	fl.BoolVarP(&set.Keys, "keys", "k", set.Keys, "give each message a key")
 	fl.IntVarP(&set.PropertySize, "property-size", "p", set.PropertySize, "bytes of a user property")
 	fl.Int64VarP(&set.Count, "count", "q", set.Count, "messages in all, warm-up included; 0: no limit")
-	fl.IntVar(&timeoutMS, "timeout-ms", timeoutMS, "time for an answer; then the connection is made anew")
+	fl.IntVar(&timeoutMS, "timeout-ms", timeoutMS,
+		"time for an answer; then the connection is made anew")
 	fl.BoolVar(&set.Verify, "verify", set.Verify, "number each message, for 'perf consume --verify'")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out, err := a.output(&f)

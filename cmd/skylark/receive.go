@@ -39,8 +39,10 @@ func (a *app) receiveCommand() *cobra.Command {
 	a.nameServerFlag(cmd, &f.nameServers)
 	fl := cmd.Flags()
 	fl.StringVarP(&f.topic, "topic", "t", "", "topic (required)")
-	fl.StringVar(&f.from, "from", "last", "where to begin: first, last or a time as 2026-01-31T12:00:00Z")
-	fl.StringVarP(&f.group, "group", "g", "", "consumer group that stores the position; none by default")
+	fl.StringVar(&f.from, "from", "last",
+		"where to begin: first, last or a time as 2026-01-31T12:00:00Z")
+	fl.StringVarP(&f.group, "group", "g", "",
+		"consumer group that stores the position; none by default")
 	fl.StringSliceVar(&f.tags, "tag", nil, "print only messages with one of these tags")
 	fl.IntVar(&f.count, "count", 0, "stop after that many messages; 0: go on")
 	fl.DurationVar(&f.timeout, "timeout", 0, "stop when no message came for so long, as 5s; 0: never")

@@ -50,10 +50,12 @@ func (a *app) sendCommand() *cobra.Command {
 	fl.StringVarP(&f.body, "body", "b", "", "body; '-' reads standard input (required)")
 	fl.StringVar(&f.tag, "tag", "", "tag")
 	fl.StringArrayVarP(&f.keys, "key", "k", nil, "key to find the message by; may be repeated")
-	fl.StringArrayVarP(&f.properties, "property", "p", nil, "user property as name=value; may be repeated")
+	fl.StringArrayVarP(&f.properties, "property", "p", nil,
+		"user property as name=value; may be repeated")
 	fl.StringVar(&f.ordering, "ordering-key", "", "messages with one ordering key stay in order")
 	fl.StringVarP(&f.group, "group", "g", "skylark_send", "producer group")
-	fl.IntVar(&f.timeoutMS, "timeout-ms", 3000, "time for the whole send, retries included, 1 to 600000")
+	fl.IntVar(&f.timeoutMS, "timeout-ms", 3000,
+		"time for the whole send, retries included, 1 to 600000")
 	return cmd
 }
 

@@ -38,9 +38,12 @@ func (a *app) serverCommand() *cobra.Command {
 	a.brokerFlags(cmd, &f.brokerFlags)
 	fl := cmd.Flags()
 	fl.StringVar(&f.data, "data", "", "directory of all data; "+defaultData+" by default")
-	fl.StringVar(&f.nameServerListen, "name-server-listen", "0.0.0.0:9876", "host:port of the name server")
-	fl.StringVar(&f.brokerListen, "broker-listen", "", "host:port of the broker; 0.0.0.0:10911 by default")
-	fl.Lookup("name-server").Usage = "further name servers to register with, host:port separated by ';'"
+	fl.StringVar(&f.nameServerListen, "name-server-listen", "0.0.0.0:9876",
+		"host:port of the name server")
+	fl.StringVar(&f.brokerListen, "broker-listen", "",
+		"host:port of the broker; 0.0.0.0:10911 by default")
+	fl.Lookup("name-server").Usage = "further name servers to register with, " +
+		"host:port separated by ';'"
 	return cmd
 }
 
@@ -131,8 +134,8 @@ func (a *app) printServer(cfg *engine.Config, names *nameserver.Server, b *engin
 		data = cfg.StoreRoot
 	}
 	flag := ""
-	if at := reachable(names.Addr()); names.Addr() != "0.0.0.0:9876" && names.Addr() != defaultNameServer {
-		flag = " -n " + at
+	if at := names.Addr(); at != "0.0.0.0:9876" && at != defaultNameServer {
+		flag = " -n " + reachable(at)
 	}
 	_, err = fmt.Fprintf(a.stdout, "Skylark %s is ready.\n"+
 		"name server  %s\n"+

@@ -40,8 +40,9 @@ type Faults struct {
 
 const examplesMax = 8
 
-// Checker judges a flow of numbered messages. It is not safe for concurrent use: give each consuming
-// goroutine one of its own (a queue must always go to the same one) and join them with Merge.
+// Checker judges a flow of numbered messages. It is not safe for concurrent use: give each
+// consuming goroutine one of its own (a queue must always go to the same one) and join them with
+// Merge.
 type Checker struct {
 	faults  Faults
 	streams map[streamKey]*stream
@@ -70,8 +71,8 @@ type stream struct {
 	unacked   []Range
 }
 
-// NewChecker returns a checker. With fromFirst the consumer reads from the start of each queue, so a
-// stream must begin with number 0; without, it begins where it is first seen.
+// NewChecker returns a checker. With fromFirst the consumer reads from the start of each queue, so
+// a stream must begin with number 0; without, it begins where it is first seen.
 func NewChecker(fromFirst bool) *Checker {
 	return &Checker{
 		streams: map[streamKey]*stream{}, queues: map[Place]*queueState{}, fromFirst: fromFirst,

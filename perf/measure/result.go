@@ -96,7 +96,7 @@ func (r *Result) WriteText(w io.Writer) {
 			"swapped %d, misplaced %d, changed %d, offset gaps %d, streams without end %d",
 			f.Messages, f.Streams, f.Lost, f.Duplicates, f.Disordered, f.Swapped, f.Misplaced,
 			f.Changed, f.OffsetGaps, f.Unended)
-		p("            %d sent without an answer, %d bodies without a number", f.Unacked, f.Foreign)
+		p("            %d sent and not acknowledged, %d bodies without a number", f.Unacked, f.Foreign)
 		for _, e := range f.Examples {
 			p("            %s", e)
 		}

@@ -9,8 +9,8 @@ import (
 	"hash/crc32"
 )
 
-// Layout of a numbered body, big-endian. What follows the head is filler, or with flagEnd the list of
-// numbers that were never acknowledged.
+// Layout of a numbered body, big-endian. What follows the head is filler, or with flagEnd the
+// list of numbers that were never acknowledged.
 const (
 	offMagic  = 0  // uint32, stampMagic
 	offCRC    = 4  // uint32, CRC-32C of everything from offLength on

@@ -20,10 +20,10 @@ var (
 	markCode   = []byte(`"code":`)   // read only
 )
 
-// scanAnswer reads code and opaque of a response frame, given without its length field. It looks for
-// two words instead of parsing: inside a JSON string their quotes would be escaped, and no answer
-// to a send has a field of that name. ok is false when the frame is not of the expected form; the
-// caller then decodes it in full, which is also the oracle of its test.
+// scanAnswer reads code and opaque of a response frame, given without its length field. It
+// looks for two words instead of parsing: inside a JSON string their quotes would be
+// escaped, and no answer to a send has a field of that name. ok is false when the frame is not of
+// the expected form; the caller then decodes it in full, which is also the oracle of its test.
 func scanAnswer(frame []byte) (a answer, ok bool) {
 	const binaryHeadMin = 17
 	if len(frame) < 4 {

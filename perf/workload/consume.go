@@ -13,9 +13,9 @@ import (
 )
 
 // RunConsume pulls until the duration is over, the count is reached, the end of every queue is
-// reached (UntilEnd) or ctx ends, prints to out on the way, and returns the figures. With Verify and
-// neither duration nor count it reads to the end. The result's OK is false when verification found
-// a fault or no message came at all. An error means that the run could not begin, or that its
+// reached (UntilEnd) or ctx ends, prints to out on the way, and returns the figures. With Verify
+// and neither duration nor count it reads to the end. The result's OK is false when verification
+// found a fault or no message came at all. An error means that the run could not begin, or that its
 // figures are void.
 func RunConsume(ctx context.Context, cfg Consume, out Output) (*measure.Result, error) {
 	if err := cfg.check(); err != nil {

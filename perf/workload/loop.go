@@ -4,6 +4,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -99,8 +100,8 @@ func (s *sender) closed(ctx context.Context) error {
 
 // paced sends at the due moments of the schedule while a second goroutine reads answers.
 func (s *sender) paced() error {
-	failed := make(chan error, 1)
-	ended := make(chan struct{}) // closed when the writer sends no more
+	failed := make(chan error, 1) // the reader's outcome; read once it has ended
+	ended := make(chan struct{})  // closed when the writer sends no more
 	go func() {
 		var err error
 		for err == nil {
@@ -116,15 +117,15 @@ func (s *sender) paced() error {
 	close(ended)
 	if err != nil {
 		_ = s.conn.Close() // ends the reader, which may have failed already
-		<-failed
-		return err
+		return errors.Join(err, <-failed)
 	}
 	if s.inFlight.Load() == 0 {
 		_ = s.conn.Close() // nothing will come: do not let the reader wait for its deadline
-		<-failed
-		return nil
 	}
-	return <-failed
+	if err := <-failed; s.inFlight.Load() > 0 {
+		return err
+	}
+	return nil
 }
 
 // drained reports whether the writer is through and every answer is there.

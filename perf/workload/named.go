@@ -29,7 +29,10 @@ func All() []Workload {
 			Name:  "ingest-batch",
 			About: "1 KiB messages in batches of 32, 4 connections with 4 in flight each",
 			Produce: []Option{
-				{"topic", topic}, {"size", "1024"}, {"connections", "4"}, {"in-flight", "4"},
+				{"topic", topic},
+				{"size", "1024"},
+				{"connections", "4"},
+				{"in-flight", "4"},
 				{"batch", "32"},
 			},
 		},

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// schedule gives the due moments of one connection: connection i of n has every n-th request. With a
-// burst interval, requests come due together at its multiples, each connection at a phase of its
+// schedule gives the due moments of one connection: connection i of n has every n-th request. With
+// a burst interval, requests come due together at its multiples, each connection at a phase of its
 // own; they are never due before the moment that the rate alone gives.
 type schedule struct {
 	start    float64 // nanoseconds

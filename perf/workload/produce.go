@@ -156,8 +156,8 @@ func (p *producer) run(ctx context.Context, senders []*sender, out Output) produ
 	return produced{driver: d, res: res, err: err}
 }
 
-// paceProcessors is the GOMAXPROCS of a run at a fixed rate: a writer that sleeps in the kernel holds
-// its processor until the scheduler's monitor takes it away, so that readers need ones of their own.
+// paceProcessors is the GOMAXPROCS of a run at a fixed rate: a writer that sleeps in the kernel
+// holds its processor until the scheduler's monitor takes it away, so readers need others.
 // More than that costs CPU: idle processors look for work.
 func paceProcessors(connections int) int { return max(connections+1, runtime.NumCPU()) }
 

@@ -69,7 +69,8 @@ func (c *control) route(ctx context.Context, topic string) (*protocol.TopicRoute
 		}
 		return &data, nil
 	}
-	return nil, fmt.Errorf("workload: asking for the route of topic %s: %w", topic, errors.Join(errs...))
+	return nil, fmt.Errorf("workload: asking for the route of topic %s: %w",
+		topic, errors.Join(errs...))
 }
 
 // writable returns the queues a producer may write to. A topic that does not exist yet gets those

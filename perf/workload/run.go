@@ -122,13 +122,13 @@ func (r *run) report(ctx context.Context, finished <-chan struct{}) {
 	}
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
-	print := time.NewTicker(every)
-	defer print.Stop()
+	reports := time.NewTicker(every)
+	defer reports.Stop()
 	for {
 		select {
 		case <-second.C:
 			r.rates.Add(r.clock.Now(), r.totals())
-		case <-print.C:
+		case <-reports.C:
 			r.print(every)
 		case <-end:
 			return

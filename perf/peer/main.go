@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command peer measures Skylark and Apache RocketMQ side by side on one machine and writes a results
+// folder. `make perf-peer` runs it; `make perf` and `make flame` run it with one side and one load.
+//
+// For each load both brokers start on empty stores, both are warmed up, and then they are loaded in
+// turn, round by round, by `skylark perf` with the same options; the report gives medians. Before
+// that the page cache is filled, so that neither side works on an emptier machine. Apache RocketMQ
+// comes from Maven Central and runs with its own defaults except for the heap.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// plan is what the command line asks for.
+type plan struct {
+	skylark   string        // the binary under test, which is also the load generator
+	only      string        // one side: skylark or apache; empty: both
+	loads     []string      // names of loads; empty: all
+	rounds    int           // measured runs of each side
+	duration  time.Duration // of one run
+	warmup    time.Duration // of each side, once for each load
+	maxSent   int           // messages of one run at most, so that a fast side does not fill the disk
+	backlog   int           // messages that the pull load reads
+	idle      time.Duration // how long idle sides are watched; 0: not
+	clients   int           // idle connections; 0: not measured
+	heap      string        // of Apache's broker
+	fillCache bool
+	results   string // folder that gets the results folder
+	profile   string // folder that gets a CPU profile of our broker; empty: none
+	work      string // stores live here
+	project   string // the Maven project that fetches Apache RocketMQ
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	p, err := parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "peer:", err)
+		os.Exit(2)
+	}
+	if err := run(ctx, p); err != nil {
+		fmt.Fprintln(os.Stderr, "peer:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (plan, error) {
+	var p plan
+	var loads string
+	f := flag.NewFlagSet("peer", flag.ContinueOnError)
+	f.StringVar(&p.skylark, "skylark", "bin/skylark", "binary under test and load generator")
+	f.StringVar(&p.only, "only", "", "measure one side alone: skylark or apache")
+	f.StringVar(&loads, "workload", "", "loads by name, separated by commas; all without it")
+	f.IntVar(&p.rounds, "rounds", 5, "measured runs of each side, at least 1")
+	f.DurationVar(&p.duration, "duration", 20*time.Second, "length of one run")
+	f.DurationVar(&p.warmup, "warmup", 20*time.Second, "warm-up of each side before the rounds of a load")
+	f.IntVar(&p.maxSent, "max-messages", 2_000_000, "messages of one run at most")
+	f.IntVar(&p.backlog, "backlog", 400_000, "messages that the pull load reads")
+	f.DurationVar(&p.idle, "idle", 0, "watch idle brokers for so long after their start; 0: not")
+	f.IntVar(&p.clients, "clients", 0, "measure with so many idle connections; 0: not")
+	f.StringVar(&p.heap, "heap", "4g", "heap of Apache's broker, as for -Xmx")
+	f.BoolVar(&p.fillCache, "fill-cache", true, "fill the page cache before measuring")
+	f.StringVar(&p.results, "results", filepath.Join("perf", "results"), "folder for the results folder")
+	f.StringVar(&p.profile, "profile", "", "folder for a CPU profile of our broker; none without it")
+	f.StringVar(&p.work, "work", "", "folder for the stores; a temporary one without it")
+	f.StringVar(&p.project, "project", filepath.Join("engine", "interop", "java"), "Maven project that fetches Apache RocketMQ")
+	if err := f.Parse(args); err != nil {
+		return p, err
+	}
+	if loads != "" {
+		p.loads = strings.Split(loads, ",")
+	}
+	for _, name := range p.loads {
+		if !slices.ContainsFunc(allLoads(), func(l load) bool { return l.name == name }) {
+			return p, fmt.Errorf("no load %q; there are %v", name, loadNames())
+		}
+	}
+	if p.only != "" && p.only != "skylark" && p.only != "apache" {
+		return p, fmt.Errorf("-only %q is neither skylark nor apache", p.only)
+	}
+	if p.rounds < 1 || p.duration < time.Second {
+		return p, fmt.Errorf("-rounds %d and -duration %v are too small", p.rounds, p.duration)
+	}
+	return p, nil
+}
+
+func run(ctx context.Context, p plan) error {
+	work := p.work
+	if work == "" {
+		dir, err := os.MkdirTemp("", "skylark-peer-*")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		work = dir
+	}
+	sides, err := makeSides(ctx, p, work)
+	if err != nil {
+		return err
+	}
+	if p.fillCache {
+		if err := fillPageCache(ctx, work); err != nil {
+			return err
+		}
+	}
+	out := &results{plan: p, started: time.Now()}
+	if p.idle > 0 || p.clients > 0 {
+		if err := measureAtRest(ctx, p, sides, out); err != nil {
+			return err
+		}
+	}
+	for _, l := range allLoads() {
+		if len(p.loads) > 0 && !slices.Contains(p.loads, l.name) {
+			continue
+		}
+		if err := measureLoad(ctx, p, l, sides, out); err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
+		if p.profile != "" {
+			if err := keepProfile(ctx, p, l, work); err != nil {
+				return err
+			}
+		}
+	}
+	return out.write(ctx, sides)
+}
+
+// keepProfile moves the CPU profile of the load that just ended to its place, with a note to fill in.
+func keepProfile(ctx context.Context, p plan, l load, work string) error {
+	if err := os.MkdirAll(p.profile, 0o755); err != nil {
+		return err
+	}
+	commit := firstLine(ctx, "git", "rev-parse", "--short", "HEAD")
+	name := filepath.Join(p.profile, time.Now().Format("2006-01-02")+"-"+l.name+"-"+commit)
+	profile, err := os.ReadFile(filepath.Join(work, profileName))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(name+".pb.gz", profile, 0o644); err != nil {
+		return err
+	}
+	top, err := output(ctx, "go", "tool", "pprof", "-top", "-nodecount=30", name+".pb.gz")
+	if err != nil {
+		return err
+	}
+	note := fmt.Sprintf("CPU profile of the broker under the load %s (%s), whole run with warm-up.\n\n```\n%s```\n",
+		l.name, l.about, top)
+	if err := os.WriteFile(name+".md", []byte(note), 0o644); err != nil {
+		return err
+	}
+	say("profile is in %s.pb.gz; `go tool pprof -http=: %s.pb.gz` shows its flame graph", name, name)
+	return nil
+}
+
+// say tells the person who waits what happens.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}

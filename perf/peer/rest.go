@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// atRest is what a side needs while nothing happens.
+type atRest struct {
+	Side             string  `json:"side"`
+	IdleSeconds      float64 `json:"idle_seconds,omitempty"`
+	IdleRSSAnonBytes int64   `json:"idle_rss_anon_bytes,omitempty"`
+	IdleCPUPercent   float64 `json:"idle_cpu_percent,omitempty"` // of one core
+	Clients          int     `json:"clients,omitempty"`
+	ClientsRSSAnon   int64   `json:"clients_rss_anon_bytes,omitempty"`
+	ClientsServed    bool    `json:"clients_served,omitempty"`
+}
+
+// measureAtRest watches both sides idle at once, then with many idle connections, one after the other.
+func measureAtRest(ctx context.Context, p plan, sides []*side, out *results) error {
+	rest := make([]atRest, len(sides))
+	cpu := make([]float64, len(sides))
+	for i, s := range sides {
+		if err := s.up(ctx); err != nil {
+			return err
+		}
+		defer s.down()
+		out.noteStart(s)
+		rest[i].Side = s.name
+	}
+	if p.idle > 0 {
+		for i, s := range sides {
+			cpu[i], _ = cpuSeconds(s.brokerPID())
+		}
+		say("watching idle brokers for %v", p.idle)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(p.idle):
+		}
+		for i, s := range sides {
+			after, err := cpuSeconds(s.brokerPID())
+			if err != nil {
+				return err
+			}
+			rest[i].IdleSeconds = p.idle.Seconds()
+			rest[i].IdleCPUPercent = (after - cpu[i]) / p.idle.Seconds() * 100
+			rest[i].IdleRSSAnonBytes = rssAnon(s.brokerPID())
+		}
+	}
+	for i, s := range sides {
+		if p.clients > 0 {
+			say("connecting %d idle clients to %s", p.clients, s.name)
+			if err := measureClients(p.clients, s, &rest[i]); err != nil {
+				return fmt.Errorf("%s with %d clients: %w", s.name, p.clients, err)
+			}
+		}
+	}
+	out.rest = rest
+	return nil
+}
+
+// measureClients holds n connections that have sent one heartbeat each, and asks on the last one.
+func measureClients(n int, s *side, rest *atRest) error {
+	conns := make([]net.Conn, 0, n)
+	defer func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}()
+	for i := range n {
+		c, err := net.DialTimeout("tcp", s.broker, 5*time.Second)
+		if err != nil {
+			return err
+		}
+		conns = append(conns, c)
+		body := fmt.Appendf(nil, `{"clientID":"idle@%d","consumerDataSet":[],"producerDataSet":[{"groupName":"idle"}]}`, i)
+		if _, err := exchange(c, 34, nil, body); err != nil {
+			return fmt.Errorf("heartbeat of client %d: %w", i, err)
+		}
+	}
+	rest.Clients = n
+	rest.ClientsRSSAnon = rssAnon(s.brokerPID())
+	for _, c := range []net.Conn{conns[0], conns[n-1]} {
+		if _, err := exchange(c, 30, map[string]string{"topic": "TBW102", "queueId": "0"}, nil); err != nil {
+			return err
+		}
+	}
+	rest.ClientsServed = true
+	return nil
+}
+
+func dialable(address string) error {
+	c, err := net.DialTimeout("tcp", address, time.Second)
+	if err == nil {
+		_ = c.Close()
+	}
+	return err
+}
+
+func portOf(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
+}
+
+// sendOne does what a client's first send does: look up the route of TBW102, send to the broker.
+func sendOne(names, broker string) error {
+	n, err := net.DialTimeout("tcp", names, time.Second)
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	if _, err := exchange(n, 105, map[string]string{"topic": "TBW102"}, nil); err != nil {
+		return err
+	}
+	b, err := net.DialTimeout("tcp", broker, time.Second)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	_, err = exchange(b, 310, map[string]string{
+		"a": "peer", "b": "PeerStart", "c": "TBW102", "d": "4", "e": "0", "f": "0",
+		"g": strconv.FormatInt(time.Now().UnixMilli(), 10), "h": "0", "j": "0", "k": "false", "m": "false",
+	}, []byte("first"))
+	return err
+}
+
+// exchange sends one request and returns the answer's code, which must be 0.
+func exchange(c net.Conn, code int, fields map[string]string, body []byte) (int, error) {
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	head, err := json.Marshal(map[string]any{
+		"code": code, "flag": 0, "language": "OTHER", "opaque": 1, "version": 513, "extFields": fields,
+	})
+	if err != nil {
+		return 0, err
+	}
+	out := binary.BigEndian.AppendUint32(nil, uint32(4+len(head)+len(body)))
+	out = binary.BigEndian.AppendUint32(out, uint32(len(head)))
+	out = append(append(out, head...), body...)
+	if _, err := c.Write(out); err != nil {
+		return 0, err
+	}
+	in := bufio.NewReader(c)
+	for {
+		var lengths [8]byte
+		if _, err := io.ReadFull(in, lengths[:]); err != nil {
+			return 0, err
+		}
+		total, size := binary.BigEndian.Uint32(lengths[:]), binary.BigEndian.Uint32(lengths[4:])&0xffffff
+		if total < 4 || total > 16<<20 || size > total-4 {
+			return 0, fmt.Errorf("frame of %d bytes with a header of %d", total, size)
+		}
+		frame := make([]byte, total-4)
+		if _, err := io.ReadFull(in, frame); err != nil {
+			return 0, err
+		}
+		var answer struct {
+			Code, Flag int
+			Remark     string
+		}
+		if err := json.Unmarshal(frame[:size], &answer); err != nil {
+			return 0, err
+		}
+		if answer.Flag&1 == 0 {
+			continue // a request of the server
+		}
+		if answer.Code != 0 {
+			return answer.Code, fmt.Errorf("request %d: code %d, %s", code, answer.Code, answer.Remark)
+		}
+		return 0, nil
+	}
+}
+
+// cpuSeconds reads the user and system time of a process.
+func cpuSeconds(pid int) (float64, error) {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // the name may hold spaces
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, errors.New("/proc/PID/stat is too short")
+	}
+	const ticksPerSecond = 100 // USER_HZ of every Linux in use
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / ticksPerSecond, nil
+}
+
+// rssAnon reads the anonymous resident memory of a process in bytes, 0 when it cannot be read.
+func rssAnon(pid int) int64 {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			kb, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kb << 10
+		}
+	}
+	return 0
+}
+
+// fillPageCache reads a file of holes as large as memory, so that the kernel has to reclaim pages for
+// whatever is written later, on both sides alike.
+func fillPageCache(ctx context.Context, dir string) error {
+	total, err := memoryBytes()
+	if err != nil {
+		return err
+	}
+	say("filling the page cache: %d MB", total>>20)
+	name := filepath.Join(dir, "holes")
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	// Kept until the end: removing the file would empty the cache again. Its folder goes at the end.
+	if err := f.Truncate(total); err != nil {
+		return err
+	}
+	buf := make([]byte, 1<<20)
+	for ctx.Err() == nil {
+		if _, err := f.Read(buf); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func memoryBytes() (int64, error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kb << 10, err
+		}
+	}
+	return 0, errors.New("no MemTotal in /proc/meminfo")
+}
