@@ -4,7 +4,9 @@ package eventloop
 
 func newBackend(name string) (backend, error) {
 	switch name {
-	case "", BackendGnet:
+	case "", BackendEpoll:
+		return &epollBackend{}, nil
+	case BackendGnet:
 		return &gnetBackend{}, nil
 	case BackendNet:
 		return &netBackend{}, nil

@@ -14,5 +14,5 @@ func newBackend(name string) (backend, error) {
 	return nil, errUnknownBackend
 }
 
-// setCongestion: congestion control is not set on this platform.
-func setCongestion(int, string) error { return nil }
+// prepareListener has nothing to set on this platform.
+func prepareListener(int, *Config) error { return nil }

@@ -37,7 +37,9 @@ type Conn struct {
 	fd      int
 	armed   bool // waits for the socket to become writable; flushing is pointless meanwhile
 	watched bool // fd is in the epoll that tells it
-	link    any
+
+	interest uint32 // events that the epoll looks for
+	link     any
 }
 
 // Loop returns the owning loop. It may be called from any goroutine.

@@ -99,6 +99,16 @@ func cork(fd int, on bool) {
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, v)
 }
 
+// prepareListener sets options that accepted sockets inherit. Only a refused congestion control is
+// an error.
+func prepareListener(fd int, cfg *Config) error {
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	if cfg.Congestion == "" {
+		return nil
+	}
+	return setCongestion(fd, cfg.Congestion)
+}
+
 // setCongestion sets the congestion control that accepted sockets inherit from a listener.
 func setCongestion(fd int, name string) error {
 	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)

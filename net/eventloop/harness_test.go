@@ -44,7 +44,7 @@ func forBackends(t *testing.T, f func(t *testing.T, cfg eventloop.Config)) {
 
 func backends() []string {
 	if runtime.GOOS == "linux" {
-		return []string{eventloop.BackendNet, eventloop.BackendGnet}
+		return []string{eventloop.BackendNet, eventloop.BackendGnet, eventloop.BackendEpoll}
 	}
 	return []string{eventloop.BackendNet}
 }

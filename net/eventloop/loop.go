@@ -148,6 +148,13 @@ func (l *Loop) stop() {
 	l.runLate(ps)
 }
 
+// waiting reports whether there are tasks for round.
+func (l *Loop) waiting() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.posted
+}
+
 // round runs the posted tasks and sends what they wrote. Backends call it on the loop.
 func (l *Loop) round() {
 	l.mu.Lock()

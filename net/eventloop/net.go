@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -60,31 +59,6 @@ func (b *netBackend) listen(s *Server, addrs []string) error {
 		b.wg.Go(func() { b.accept(ln, i) })
 	}
 	return nil
-}
-
-// listenTCP opens a listener with the configured congestion control.
-func listenTCP(ctx context.Context, cfg *Config, addr string) (net.Listener, error) {
-	lc := net.ListenConfig{KeepAlive: -1}
-	lc.Control = func(_, _ string, raw syscall.RawConn) error {
-		if cfg.Congestion == "" {
-			return nil
-		}
-		var err error
-		if e := raw.Control(func(fd uintptr) { err = setCongestion(int(fd), cfg.Congestion) }); e != nil {
-			return e
-		}
-		if err != nil {
-			cfg.Notice("congestion control left as it is", "wanted", cfg.Congestion, "err", err)
-		}
-		return nil
-	}
-	return lc.Listen(ctx, "tcp", addr)
-}
-
-func closeAll(lns []net.Listener) {
-	for _, ln := range lns {
-		_ = ln.Close()
-	}
 }
 
 func (b *netBackend) accept(ln net.Listener, index int) {
