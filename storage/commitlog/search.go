@@ -8,6 +8,7 @@ import (
 
 	"github.com/skylarkmq/skylark/storage/mappedfile"
 	"github.com/skylarkmq/skylark/storage/record"
+	"github.com/skylarkmq/skylark/storage/vfs"
 )
 
 // readStep is how much the reader fetches at least, in bytes.
@@ -27,7 +28,9 @@ func (r *reader) at(file *mappedfile.File, pos, n int) ([]byte, error) {
 	if file == r.file && pos >= r.start && pos+n <= r.start+len(r.buf) {
 		return r.buf[pos-r.start:][:n], nil
 	}
-	want := min(max(n, readStep), r.size-pos)
+	// The window ends with a page: the next one must not begin in a page that is in the cache only
+	// because this one needed its first bytes, see searchIn.
+	want := min(max(n, readStep-pos%vfs.PageSize), r.size-pos)
 	if cap(r.buf) < want {
 		r.buf = make([]byte, want)
 	}
@@ -59,22 +62,29 @@ func (w *walk) search(index int, from int64) (at int64, i int, found bool, err e
 func (w *walk) searchIn(seg *segment, from int64) (at int64, found bool, err error) {
 	magic := record.MagicPrefix()
 	const lead = record.MagicOffset
+	// Read-ahead would fill the page cache with zeros in front of the search, and NextData could not
+	// tell them from data any more: the unwritten rest of 1 GiB would all be read.
+	defer seg.file.Search(int(from - seg.base))()
 	for pos := int(from - seg.base); ; {
 		pos = seg.file.NextData(pos)
 		rest := w.read.size - pos
 		if rest < record.MinSize {
 			return 0, false, nil
 		}
-		b, err := w.read.at(seg.file, pos, min(rest, readStep))
+		b, err := w.read.at(seg.file, pos, min(rest, readStep-pos%vfs.PageSize))
 		if err != nil {
 			return 0, false, err
 		}
 		hit := bytes.Index(b[lead:], magic)
 		if hit < 0 {
-			if rest <= readStep {
+			if rest == len(b) {
 				return 0, false, nil
 			}
-			pos += len(b) - lead - len(magic) + 1
+			// A magic may lie across the end, unless zeros follow that were never written. NextData
+			// can tell only from a page on that has not been read.
+			if pos += len(b); seg.file.NextData(pos) == pos {
+				pos -= lead + len(magic) - 1
+			}
 			continue
 		}
 		pos += hit

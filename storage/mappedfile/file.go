@@ -177,6 +177,16 @@ func (f *File) Bytes() []byte {
 // ReadAt reads through the descriptor, which cannot fault.
 func (f *File) ReadAt(b []byte, at int64) (int, error) { return f.f.ReadAt(b, at) }
 
+// Search prepares the file for NextData from a position on, and done ends it: clean pages behind
+// the position leave the page cache and no read-ahead brings in others, since cached pages count as
+// data. The pages must go too: those that read-ahead has marked would start it again.
+func (f *File) Search(from int) (done func()) {
+	f.f.ReadAhead(false)
+	at := int64(from) &^ (vfs.PageSize - 1)
+	_ = f.f.Forget(at, int64(f.size)-at) // without it more zeros are read
+	return func() { f.f.ReadAhead(true) }
+}
+
 // NextData returns the first position at or after from that may hold anything but zeros, or the
 // size of the file.
 func (f *File) NextData(from int) int { return int(min(f.f.NextData(int64(from)), int64(f.size))) }

@@ -52,6 +52,14 @@ func (f *osFile) Forget(from, size int64) error {
 	return eintr(func() error { return unix.Fadvise(f.fd, from, size, unix.FADV_DONTNEED) })
 }
 
+func (f *osFile) ReadAhead(on bool) {
+	advice := unix.FADV_RANDOM
+	if on {
+		advice = unix.FADV_NORMAL
+	}
+	_ = unix.Fadvise(f.fd, 0, 0, advice) // without it reads are as right, and slower
+}
+
 func (f *osFile) NextData(from int64) int64 {
 	at, err := unix.Seek(f.fd, from, unix.SEEK_DATA) // the position is used by nobody
 	if err == nil {

@@ -11,6 +11,8 @@ func (f *osFile) Zero(from, size int64) error { return f.writeZeros(from, size) 
 
 func (f *osFile) WriteBehind(int64, int64) error { return nil }
 
+func (f *osFile) ReadAhead(bool) {}
+
 func (f *osFile) Forget(int64, int64) error { return nil }
 
 func (f *osFile) NextData(from int64) int64 { return from }

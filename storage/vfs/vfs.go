@@ -69,6 +69,9 @@ type File interface {
 	WriteBehind(from, size int64) error
 	// Forget drops clean pages of a range from the page cache.
 	Forget(from, size int64) error
+	// ReadAhead switches the kernel's read-ahead for this descriptor, which is on at first. It is
+	// off around NextData: pages that read-ahead brought in count as data there.
+	ReadAhead(on bool)
 	// NextData returns the first position at or after from that may hold anything but zeros, or the
 	// length of the file. Holes and blocks never written are passed over without reading them.
 	NextData(from int64) int64
