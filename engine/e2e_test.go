@@ -434,3 +434,48 @@ func TestE2EOddPulls(t *testing.T) {
 		}
 	}
 }
+
+// TestE2EFirstSendsKeepTheirOrder sends many messages at once to a topic that does not exist yet:
+// those that arrive while it is created, and right after, must be stored in the order of their
+// connection.
+func TestE2EFirstSendsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t)
+	for round := range 5 {
+		p := newPeer(t, cluster.Broker())
+		topic := fmt.Sprint("fresh", round)
+		const sends = 500
+		done := make(chan error, sends)
+		for i := range sends {
+			req := &invoke.Request{
+				Code: remoting.SendMessageV2, Header: sendRequest(topic, 0), Body: []byte(fmt.Sprint(i)),
+			}
+			err := p.pool.Async(t.Context(), p.addr, req, func(r *invoke.Response, err error) {
+				if err == nil {
+					err = r.Err()
+				}
+				done <- err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range sends {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		for next := int64(0); next < sends; {
+			d := p.pull(pullRequest(topic, 0, next, "*", 0))
+			if d.code != remoting.Success {
+				t.Fatalf("pull at %d: %v %s", next, d.code, d.remark)
+			}
+			for _, v := range d.views {
+				if got, want := string(v.Body()), fmt.Sprint(next); got != want {
+					t.Fatalf("%s: offset %d holds message %s", topic, next, got)
+				}
+				next++
+			}
+		}
+	}
+}

@@ -74,6 +74,7 @@ type Send struct {
 	ids     []byte
 	req     protocol.SendRequest
 	waits   []*FlushWait // spare ones
+	pending map[string]*pending
 }
 
 // sendCall is one collected send: what its answer needs.
@@ -89,6 +90,7 @@ func NewSend(shared *SendShared) *Send {
 	return &Send{
 		SendShared: shared,
 		own:        ownProperties(shared.Region, shared.Cluster, shared.TraceOn),
+		pending:    make(map[string]*pending),
 	}
 }
 
@@ -135,19 +137,29 @@ func (s *Send) checkTopic(c *eventloop.Conn, cmd *remoting.Command) (*protocol.T
 		return nil, remoting.Errorf(remoting.NoPermission,
 			"Sending message to topic[%s] is forbidden.", name)
 	}
+	if len(s.pending) > 0 {
+		if p := s.pending[string(name)]; p != nil {
+			return nil, s.wait(c, cmd, p)
+		}
+	}
 	if !ok {
 		return nil, s.createTopic(c, cmd)
 	}
+	return cfg, s.checkQueue(c, cfg)
+}
+
+// checkQueue checks what depends on the topic's configuration.
+func (s *Send) checkQueue(c *eventloop.Conn, cfg *protocol.TopicConfig) error {
 	if cfg.Order && !s.Writable() {
-		return nil, remoting.Errorf(remoting.NoPermission,
+		return remoting.Errorf(remoting.NoPermission,
 			"the broker[%s] sending message is forbidden", s.StoreHost.Addr())
 	}
 	if s.req.QueueID >= max(cfg.WriteQueueNums, cfg.ReadQueueNums) {
-		return nil, remoting.Errorf(remoting.InvalidParameter,
+		return remoting.Errorf(remoting.InvalidParameter,
 			"request queueId[%d] is illegal, %s Producer: %s", s.req.QueueID, describe(cfg),
 			c.RemoteAddr())
 	}
-	return cfg, nil
+	return nil
 }
 
 // collect turns the checked request into an entry of the batch.

@@ -16,6 +16,23 @@ import (
 // versionRetryLimit is V3_4_9: from there on a producer's own maxReconsumeTimes counts.
 const versionRetryLimit = 121
 
+// pending is a topic that a worker is creating. Sends to it wait in the order in which they came:
+// a send that found the topic created must not overtake those that asked for it, or a producer's
+// messages would be stored out of order.
+type pending struct {
+	topic   string
+	waiting []*resend // not yet posted to their connections
+	left    int       // posted and not yet handled
+	created bool
+	err     error
+}
+
+// pendingMax bounds the sends of one loop that wait for one topic; more are answered SYSTEM_BUSY.
+const pendingMax = 16384
+
+var errBusy = remoting.Errorf(remoting.SystemBusy,
+	"[OVERLOAD]system busy, start flow control for a while")
+
 // createTopic hands a send to an unknown topic to a worker: creating one writes a file and tells
 // the name servers, and only then does RocketMQ answer. An error means that no worker is free.
 func (s *Send) createTopic(c *eventloop.Conn, cmd *remoting.Command) error {
@@ -23,59 +40,119 @@ func (s *Send) createTopic(c *eventloop.Conn, cmd *remoting.Command) error {
 		Topic: string(s.req.Topic), DefaultTopic: string(s.req.DefaultTopic),
 		DefaultQueues: s.req.DefaultTopicQueues, UnitMode: s.req.UnitMode,
 	}
-	return s.later(c, cmd, func() error {
-		_, err := s.Topics.CreateOnSend(req)
-		if errors.Is(err, topic.ErrNotCreatable) {
-			return remoting.Errorf(remoting.TopicNotExist,
-				"topic[%s] not exist, apply first please!%s", req.Topic, FAQ)
+	p := &pending{topic: req.Topic}
+	done := &topicDone{pending: p}
+	ref := c.Ref()
+	handed := s.Hand(func() {
+		_, p.err = s.Topics.CreateOnSend(req)
+		if errors.Is(p.err, topic.ErrNotCreatable) {
+			p.err = errNoTopic(req.Topic)
 		}
-		return err
+		ref.Post(done)
 	})
+	if !handed {
+		return errBusy
+	}
+	s.pending[req.Topic] = p
+	return s.wait(c, cmd, p)
+}
+
+func errNoTopic(name string) error {
+	return remoting.Errorf(remoting.TopicNotExist, "topic[%s] not exist, apply first please!%s",
+		name, FAQ)
+}
+
+// wait queues a copy of cmd behind the sends that wait for the same topic already.
+func (s *Send) wait(c *eventloop.Conn, cmd *remoting.Command, p *pending) error {
+	if len(p.waiting)+p.left >= pendingMax {
+		return errBusy
+	}
+	r := &resend{send: s, cmd: cmd.Clone(), ref: c.Ref(), pending: p}
+	if p.created {
+		p.left++
+		r.ref.Post(r)
+		return nil
+	}
+	p.waiting = append(p.waiting, r)
+	return nil
+}
+
+// topicDone tells the loop that a worker has finished.
+type topicDone struct{ pending *pending }
+
+// Run sends everything that waited round again, in order. It runs on the loop even when the
+// connection that asked first is gone.
+func (d *topicDone) Run(*eventloop.Conn) {
+	p := d.pending
+	p.created = true
+	p.left += len(p.waiting)
+	for _, r := range p.waiting {
+		r.ref.Post(r)
+	}
+	p.waiting = nil
 }
 
 // resend is a send that comes round again after a worker prepared the way for it.
 type resend struct {
-	send *Send
-	cmd  *remoting.Command
-	err  error
+	send    *Send
+	cmd     *remoting.Command
+	ref     eventloop.Ref
+	err     error
+	pending *pending // nil: no other sends wait with it
 }
 
 // later runs prepare on a worker and then handles a copy of cmd on this loop again.
 func (s *Send) later(c *eventloop.Conn, cmd *remoting.Command, prepare func() error) error {
-	r := &resend{send: s, cmd: cmd.Clone()}
-	ref := c.Ref()
+	r := &resend{send: s, cmd: cmd.Clone(), ref: c.Ref()}
 	handed := s.Hand(func() {
 		r.err = prepare()
-		ref.Post(r)
+		r.ref.Post(r)
 	})
 	if !handed {
-		return remoting.Errorf(remoting.SystemBusy,
-			"[OVERLOAD]system busy, start flow control for a while")
+		return errBusy
 	}
 	return nil
 }
 
 // Run is called on the loop that owns the connection.
 func (r *resend) Run(c *eventloop.Conn) {
-	if c == nil {
+	s := r.send
+	if p := r.pending; p != nil {
+		r.err = p.err
+		if p.left--; p.left == 0 {
+			delete(s.pending, p.topic)
+		}
+	}
+	switch {
+	case c == nil:
+	case r.err != nil:
+		s.refuse(c, r.cmd, r.err)
+	default:
+		s.again(c, r.cmd)
+	}
+}
+
+// again handles a send for the second time. What it needs may be gone again; then it is refused, so
+// that nothing goes round for ever.
+func (s *Send) again(c *eventloop.Conn, cmd *remoting.Command) {
+	if err := s.req.Decode(cmd); err != nil {
+		s.refuse(c, cmd, err)
 		return
 	}
-	if r.err != nil {
-		r.send.refuse(c, r.cmd, r.err)
+	cfg, ok := s.Topics.Lookup(s.req.Topic)
+	if !ok {
+		s.refuse(c, cmd, errNoTopic(string(s.req.Topic)))
 		return
 	}
-	if err := r.send.req.Decode(r.cmd); err != nil {
-		r.send.refuse(c, r.cmd, err)
+	if err := s.checkQueue(c, cfg); err != nil {
+		s.refuse(c, cmd, err)
 		return
 	}
-	if _, ok := r.send.Topics.Lookup(r.send.req.Topic); !ok {
-		// It was deleted again in between: do not go round for ever.
-		r.send.refuse(c, r.cmd, remoting.Errorf(remoting.TopicNotExist,
-			"topic[%s] not exist, apply first please!%s", r.send.req.Topic, FAQ))
+	if err := s.collect(c, cmd, cfg); err != nil {
+		s.refuse(c, cmd, err)
 		return
 	}
-	r.send.Add(c, r.cmd)
-	r.send.Flush()
+	s.Flush()
 }
 
 // retry decides what becomes of a message for a %RETRY% topic: it stays (target is cfg), goes to
