@@ -29,6 +29,7 @@ var imports = map[string][]string{
 	"storage/record": nil,
 	"net/remoting":   nil,
 
+	"storage/vfs/crashfs":  {"storage/vfs"}, // a file system that can lose power, for tests
 	"storage/mappedfile":   {"storage/vfs", "zerocopy"},
 	"net/protocol":         {"net/remoting"},
 	"storage/commitlog":    {"storage/mappedfile", "storage/record", "storage/vfs", "zerocopy"},
@@ -43,14 +44,14 @@ var imports = map[string][]string{
 	"engine/topic":        {"net/protocol", "net/remoting", "storage/vfs"},
 	"engine/group":        {"net/protocol", "net/remoting", "storage/vfs"},
 	"engine/offset":       {"net/protocol", "net/remoting", "storage/vfs"},
-	"engine/watermark":    {"net/eventloop", "storage/record"},
-	"engine/longpoll":     {"storage", "net/protocol", "net/eventloop", "engine/watermark"},
+	"engine/watermark":    nil,
+	"engine/longpoll":     nil,
 	"engine/registration": {"net/invoke", "net/protocol", "net/remoting"},
 	"engine/processor":    {"engine/...", "storage/...", "net/...", "zerocopy"},
 	"engine":              {"engine/...", "storage/...", "net/...", "zerocopy"},
 
 	"nameserver/route": {"net/protocol", "net/remoting"},
-	"nameserver":       {"nameserver/...", "net/...", "storage/vfs"},
+	"nameserver":       {"nameserver/...", "net/...", "storage/vfs", "engine/settings"},
 
 	"client": {"net/remoting", "net/protocol", "net/invoke", "storage/record"},
 
