@@ -258,7 +258,8 @@ func TestJavaSendRefused(t *testing.T) {
 			"transactional": true, "group": name(t, "PG_TX"), "instance": name(t, "TX"), "retries": 0,
 		})
 		err := jvm.do("producer.transaction", args{"handle": tx, "topic": topic, "body": "half"}, nil)
-		if err == nil || !strings.Contains(err.Error(), "16") {
+		var refused *driverError
+		if !errors.As(err, &refused) || refused.Code != 16 {
 			t.Errorf("half message: %v, want code 16", err)
 		}
 	}

@@ -228,7 +228,7 @@ func (made target) start(t *testing.T, program string, conf map[string]string) *
 	writeConf(t, file, lines)
 	p := startProgram(t, program, "server", "--data", made.Dir, "--name-server-listen", made.NameServer,
 		"--broker-listen", made.Broker, "-c", file)
-	if err := routeOf(made.NameServer, "TBW102", 20*time.Second); err != nil {
+	if err := routeOf(made.NameServer, "SELF_TEST_TOPIC", 20*time.Second); err != nil {
 		_ = p.stop()
 		t.Fatalf("skylark server did not get ready: %v\n%s", err, p.output())
 	}

@@ -102,7 +102,7 @@ func fingerprint(project string) (string, error) {
 
 func maven(ctx context.Context, project, work string, log io.Writer, extra ...string) error {
 	args := append([]string{
-		"-q", "-B", "-f", filepath.Join(project, "pom.xml"), "-DbuildDirectory=" + work,
+		"-q", "-B", "-Dstyle.color=never", "-f", filepath.Join(project, "pom.xml"), "-DbuildDirectory=" + work,
 	}, extra...)
 	cmd := exec.CommandContext(ctx, "mvn", append(args, "package")...)
 	cmd.Stdout, cmd.Stderr = log, log

@@ -82,13 +82,12 @@ public final class Main {
         }
     }
 
+    /** The broker's response code, which the client wraps once or twice. */
     private static int code(Throwable e) {
         if (e instanceof MQBrokerException) {
             return ((MQBrokerException) e).getResponseCode();
         }
-        if (e instanceof MQClientException) {
-            return ((MQClientException) e).getResponseCode();
-        }
-        return -1;
+        int inner = e.getCause() == null || e.getCause() == e ? -1 : code(e.getCause());
+        return inner == -1 && e instanceof MQClientException ? ((MQClientException) e).getResponseCode() : inner;
     }
 }
