@@ -17,15 +17,39 @@ import (
 // defaultMemory is what a machine is taken to have when it does not say (as RocketMQ does).
 const defaultMemory = 24 << 30
 
-// cold reports whether a range of the log may have to be read from disk. Bytes near the end that
-// this run wrote are known to be in memory; about others the kernel is asked, with one system call;
-// where it cannot tell they are taken to be cold.
-func (s *Store) cold(at record.PhysicalOffset, size int) bool {
-	if at >= max(s.hotFrom, s.log.Wrote()-s.hotBytes) {
+// coldSpan is the most bytes between the first and the last record of a read that are asked about
+// together.
+const coldSpan = 4 << 20
+
+// cold reports whether regions of the log, in ascending order from offset first on, may have to be
+// read from disk; last is in the last of them. Bytes near the end that this run wrote are known to
+// be in memory. About others the kernel is asked: about everything from the first to the last at
+// once, and only when some of that is missing about each. Where it cannot tell they are cold.
+func (s *Store) cold(first, last record.PhysicalOffset, regions []zerocopy.Region) bool {
+	if len(regions) == 0 || first >= max(s.hotFrom, s.log.Wrote()-s.hotBytes) {
 		return false
 	}
-	resident, err := s.log.Resident(at, int32(size))
-	return err != nil || !resident
+	segment := record.PhysicalOffset(s.cfg.SegmentSize)
+	base := first - first%segment
+	end := record.PhysicalOffset(regions[len(regions)-1].Off) + base +
+		record.PhysicalOffset(regions[len(regions)-1].Size)
+	if last < base+segment && end-first <= coldSpan && len(regions) > 1 {
+		if resident, err := s.log.Resident(first, int32(end-first)); err == nil && resident {
+			return false
+		}
+	}
+	before := int64(-1)
+	for i := range regions {
+		if regions[i].Off < before {
+			base += segment
+		}
+		before = regions[i].Off
+		at := base + record.PhysicalOffset(before)
+		if resident, err := s.log.Resident(at, int32(regions[i].Size)); err != nil || !resident {
+			return true
+		}
+	}
+	return false
 }
 
 // warmStep is how much Warm reads at once, in bytes.

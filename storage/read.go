@@ -84,7 +84,7 @@ type run struct {
 //
 // It may be called from any goroutine and does not block, except that units of a queue that were
 // not read for a long time come from disk. Cost: no allocation, one hold per stretch of adjacent
-// records, at most one system call per stretch that is not near the end of the log.
+// records; where the log is old, one system call when all of it is in memory, else one per stretch.
 func (s *Store) Read(req *ReadRequest, res *ReadResult) {
 	res.Regions = res.Regions[:0]
 	*res = ReadResult{Regions: res.Regions}
@@ -129,7 +129,7 @@ func (s *Store) scan(q *consumequeue.Queue, req *ReadRequest, res *ReadResult) {
 	l := s.limits(req)
 	res.Status, res.Next = NoMatchedMessage, req.From
 	var r run
-	var pulling, skipTo record.PhysicalOffset
+	var first, pulling, skipTo record.PhysicalOffset
 	for i := range units.Len() {
 		u := units.At(i)
 		if i*consumequeue.UnitSize >= l.scanBytes || l.full(res, u) {
@@ -157,6 +157,9 @@ func (s *Store) scan(q *consumequeue.Queue, req *ReadRequest, res *ReadResult) {
 		if r.size == 0 {
 			r.at = u.At
 		}
+		if res.Messages == 0 {
+			first = u.At
+		}
 		r.size += u.Size
 		r.messages++
 		res.Messages++
@@ -165,6 +168,7 @@ func (s *Store) scan(q *consumequeue.Queue, req *ReadRequest, res *ReadResult) {
 	}
 	units.Release()
 	s.finish(&r, res)
+	res.Cold = s.cold(first, pulling, res.Regions)
 	res.SuggestSlave = l.end-pulling > s.inMemory
 }
 
@@ -184,7 +188,6 @@ func (s *Store) finish(r *run, res *ReadResult) {
 			res.Status = MessageWasRemoving
 		}
 	} else {
-		res.Cold = res.Cold || s.cold(r.at, int(r.size))
 		res.Regions = append(res.Regions, region)
 	}
 	*r = run{}
