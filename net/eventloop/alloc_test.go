@@ -70,7 +70,7 @@ func TestAllocsPost(t *testing.T) {
 			h := start(t, backendConfig(backend), nil)
 			p := h.connect(0)
 			p.call(codeEcho, []byte("x"))
-			ref := h.refs[0]
+			ref := h.ref(0)
 			ran := make(chan struct{}, 1)
 			count := 0
 			const each = 64

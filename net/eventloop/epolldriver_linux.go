@@ -43,8 +43,9 @@ type epollDriver struct {
 	buf    []byte // what one read takes
 	rawMS  int
 	ended  bool     // confined to the loop
-	file   *os.File // owns epfd, and lets Go's runtime poller wait for it
-	raw    syscall.RawConn
+	gate   *os.File // the gate, see park
+	gatefd int
+	raw    syscall.RawConn       // of gate
 	look   func(fd uintptr) bool // poll for raw.Read, made once
 	found  int                   // what look has found
 
@@ -68,18 +69,9 @@ func newEpollDriver(l *Loop) (*epollDriver, error) {
 	if d.epfd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	if err = unix.SetNonblock(d.epfd, true); err != nil {
-		d.release()
-		return nil, fmt.Errorf("set non-blocking: %w", err)
-	}
-	d.file = os.NewFile(uintptr(d.epfd), "epoll")
-	if d.raw, err = d.file.SyscallConn(); err != nil {
+	if err = d.openGate(); err != nil {
 		d.release()
 		return nil, err
-	}
-	d.look = func(uintptr) bool {
-		d.found = d.poll(0)
-		return d.found > 0
 	}
 	if d.wakefd, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
 		d.release()
@@ -102,12 +94,13 @@ func (d *epollDriver) release() {
 		_ = unix.Close(d.wakefd)
 		d.wakefd = -1
 	}
-	if d.file != nil {
-		_ = d.file.Close()
-	} else if d.epfd >= 0 {
-		_ = unix.Close(d.epfd)
+	if d.gate != nil {
+		_ = d.gate.Close()
 	}
-	d.epfd = -1
+	if d.epfd >= 0 {
+		_ = unix.Close(d.epfd)
+		d.epfd = -1
+	}
 }
 
 // rawWait returns how long the loops may keep their processors: not at all if that would leave none
@@ -161,11 +154,45 @@ func (d *epollDriver) wait() int {
 	return n
 }
 
+// openGate makes the epoll through which Go's runtime poller watches the loop's own.
+func (d *epollDriver) openGate() error {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("epoll_create1: %w", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return fmt.Errorf("set non-blocking: %w", err)
+	}
+	d.gate, d.gatefd = os.NewFile(uintptr(fd), "gate"), fd
+	ev := unix.EpollEvent{Events: unix.EPOLLONESHOT}
+	if err := unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, d.epfd, &ev); err != nil {
+		return fmt.Errorf("epoll_ctl: %w", err)
+	}
+	d.look = func(uintptr) bool {
+		d.found = d.poll(0)
+		return d.found > 0
+	}
+	d.raw, err = d.gate.SyscallConn()
+	return err
+}
+
 // park waits in Go's runtime poller, which gives the processor to others at once; after a blocking
-// system call it would do so only when its monitor thread has noticed.
+// system call it would do so only when its monitor thread has noticed. The runtime poller does not
+// hold the loop's epoll itself, or each packet would wake one of its threads too while the loop is
+// awake anyway, but the gate, which holds that epoll and is opened for one report at a time.
+//
+// Cost: four raw system calls and a change of goroutine.
 func (d *epollDriver) park() int {
 	d.found = 0
-	_ = d.raw.Read(d.look)
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT}
+	if unix.EpollCtl(d.gatefd, unix.EPOLL_CTL_MOD, d.epfd, &ev) == nil {
+		_ = d.raw.Read(d.look)
+	}
+	// The report is taken out of the gate, so that the next one is a new edge.
+	var last [1]unix.EpollEvent
+	_, _, _ = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(d.gatefd),
+		uintptr(unsafe.Pointer(&last[0])), 1, 0, 0, 0)
 	d.yielded = time.Now()
 	d.rawMS = rawWait(d.loop)
 	return d.found

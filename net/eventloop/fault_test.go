@@ -109,9 +109,10 @@ func TestDescriptorReuse(t *testing.T) {
 			before := descriptors(t)
 			h := start(t, cfg, data)
 			var wg sync.WaitGroup
-			for worker := range 8 {
+			const workers, each = 8, 40
+			for worker := range workers {
 				wg.Go(func() {
-					for i := range 40 {
+					for i := range each {
 						if err := reuse(h, worker, i); err != nil {
 							t.Error(err)
 							return
@@ -120,8 +121,9 @@ func TestDescriptorReuse(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			eventually(t, "all connections are closed", func() bool {
-				return h.srv.Stats().Open == 0
+			eventually(t, "all connections came and went", func() bool {
+				st := h.srv.Stats()
+				return st.Total == workers*each && st.Open == 0
 			})
 			h.stop()
 			runtime.GC()
@@ -169,9 +171,7 @@ func TestWriteToClosed(t *testing.T) {
 		h := start(t, cfg, data)
 		p := h.connect(0)
 		p.call(codeEcho, []byte("x"))
-		h.mu.Lock()
-		ref := h.refs[0]
-		h.mu.Unlock()
+		ref := h.ref(0)
 		done := make(chan struct{})
 		ref.Post(taskFunc(func(c *eventloop.Conn) {
 			c.CloseWith(errors.New("enough"))

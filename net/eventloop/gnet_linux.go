@@ -66,8 +66,8 @@ func (b *gnetBackend) listen(s *Server, addrs []string) error {
 			b.closeWritables()
 			return err
 		}
-		go out.run()
 		l.drv = &gnetDriver{loop: l, out: out}
+		go out.run()
 	}
 	go b.run()
 	select {

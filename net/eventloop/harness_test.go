@@ -135,6 +135,13 @@ func (h *harness) cause(n int) error {
 	return err
 }
 
+// ref returns the i-th connection that was opened.
+func (h *harness) ref(i int) eventloop.Ref {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.refs[i]
+}
+
 func (h *harness) noticed() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

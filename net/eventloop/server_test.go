@@ -46,12 +46,10 @@ func TestListener(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, cfg eventloop.Config) {
 		h := start(t, cfg, nil)
-		for _, listener := range []int{1, 0, 1} {
+		for i, listener := range []int{1, 0, 1} {
 			p := h.connect(listener)
 			p.call(codeEcho, []byte("x"))
-			h.mu.Lock()
-			ref := h.refs[len(h.refs)-1]
-			h.mu.Unlock()
+			ref := h.ref(i)
 			got := make(chan string, 2)
 			ref.Post(taskFunc(func(c *eventloop.Conn) {
 				if c.Listener() != listener {
@@ -174,7 +172,7 @@ func TestPostToGone(t *testing.T) {
 		h := start(t, cfg, nil)
 		p := h.connect(0)
 		p.call(codeEcho, []byte("x"))
-		old := h.refs[0]
+		old := h.ref(0)
 		_ = p.conn.Close()
 		h.cause(1)
 		q := h.connect(0)
@@ -194,9 +192,7 @@ func TestPostToGone(t *testing.T) {
 		task := taskFunc(func(c *eventloop.Conn) { ran <- c == nil })
 		old.Post(task)
 		expect(true)
-		h.mu.Lock()
-		current := h.refs[1]
-		h.mu.Unlock()
+		current := h.ref(1)
 		if current == old || old.Loop() != current.Loop() {
 			t.Fatal("references do not tell connections apart")
 		}
@@ -220,9 +216,7 @@ func TestPostStorm(t *testing.T) {
 		h := start(t, cfg, nil)
 		p := h.connect(0)
 		p.call(codeEcho, []byte("x"))
-		h.mu.Lock()
-		ref := h.refs[0]
-		h.mu.Unlock()
+		ref := h.ref(0)
 		const workers, each = 8, 500
 		ran := 0 // confined to the loop
 		done := make(chan struct{})
