@@ -284,8 +284,8 @@ func (d *gnetDriver) shut(c *Conn) {
 }
 
 // pause makes the socket look empty until a gigabyte has arrived, of which the kernel makes half of
-// the largest receive buffer: it bounds what a peer can send rather than stopping it. The end of the
-// connection is reported all the same.
+// the largest receive buffer: it bounds what a peer can send rather than stopping it. The end of
+// the connection is reported all the same.
 func (d *gnetDriver) pause(c *Conn, on bool) {
 	mark := 1
 	if on {
