@@ -3,6 +3,7 @@
 package eventloop
 
 func newBackend(name string) (backend, error) {
+	releaseWorkers()
 	switch name {
 	case "", BackendEpoll:
 		return &epollBackend{}, nil

@@ -43,10 +43,12 @@ type gnetDriver struct {
 	early bool // a wake came before there was a loop to wake
 }
 
+// releaseWorkers ends the pool of workers that gnet starts when it is imported, whatever backend
+// is in use: nobody here needs it, and its ticker keeps an idle process at half a percent of a
+// processor.
+func releaseWorkers() { goroutine.DefaultWorkerPool.Release() }
+
 func (b *gnetBackend) listen(s *Server, addrs []string) error {
-	// gnet starts a pool of workers that nobody here uses and whose ticker keeps an idle process
-	// at half a percent of a processor.
-	goroutine.DefaultWorkerPool.Release()
 	b.srv = s
 	b.loops = make(map[gnet.EventLoop]*gnetDriver)
 	b.booted, b.ended = make(chan error, 1), make(chan struct{})
