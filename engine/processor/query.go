@@ -36,16 +36,15 @@ func (q *Query) queryMessage(_ *Caller, cmd *remoting.Command) Reply {
 	if err != nil {
 		return Fail(err)
 	}
-	header := &protocol.QueryMessageResponse{
-		IndexLastUpdateTimestamp: res.LastUpdateMS, IndexLastUpdatePhyOffset: int64(res.LastUpdateAt),
-	}
 	if len(body) == 0 {
 		return Reply{
-			Code: remoting.QueryNotFound, Header: header,
+			Code: remoting.QueryNotFound, Header: &protocol.QueryMessageResponse{}, // zeros, as seen
 			Remark: "can not find message, maybe time range not correct",
 		}
 	}
-	return Reply{Header: header, Body: body}
+	return Reply{Body: body, Header: &protocol.QueryMessageResponse{
+		IndexLastUpdateTimestamp: res.LastUpdateMS, IndexLastUpdatePhyOffset: int64(res.LastUpdateAt),
+	}}
 }
 
 // Messages finds records by key. The bytes are a copy.
