@@ -25,6 +25,7 @@ WORKLOAD ?= ingest-small
 ROUNDS   ?= 5
 DURATION ?= 20s
 WARMUP   ?= 20s
+PEERFLAGS ?= -idle 10m -clients 10000
 
 .PHONY: help build run fmt fmt-check vet lint tidy-check check test race invariants crash fuzz \
 	interop e2e bench bench-compare perf perf-peer flame clean

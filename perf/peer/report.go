@@ -3,11 +3,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -44,13 +42,16 @@ func (r *results) noteStart(s *side) {
 	r.starts[s.name] = append(r.starts[s.name], s.startTime.Seconds())
 }
 
-func median[T cmp.Ordered](list []T) T {
-	var zero T
+func median(list []float64) float64 {
 	if len(list) == 0 {
-		return zero
+		return 0
 	}
 	sorted := slices.Sorted(slices.Values(list))
-	return sorted[len(sorted)/2]
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
 // write makes the results folder and prints the report.
@@ -152,7 +153,8 @@ func (r *results) report(sides []*side, commit string) string {
 	p("# Skylark %s beside Apache RocketMQ, %s", commit, r.started.Format("2006-01-02"))
 	p("")
 	p("%s, %d cores, %s. Flush mode of both: ASYNC_FLUSH. Medians of %d rounds of %v (at most %d messages), "+
-		"sides in turn, each warmed up for %v; page cache filled first: %v. The load generator shares the machine.",
+		"sides in turn, each warmed up for %v; page cache filled first: %v. "+
+		"The load generator shares the machine; loads without a rate are closed loops.",
 		cpuModel(), runtime.NumCPU(), runtime.Version(), r.plan.rounds, r.plan.duration, r.plan.maxSent,
 		r.plan.warmup, r.plan.fillCache)
 	p("")
@@ -191,6 +193,9 @@ func (r *results) reportRow(p func(string, ...any), row *row, sides []*side) {
 		if i > 0 && f.name == "p99.9 ms" && row.load.lower {
 			continue // it is the first figure already
 		}
+		if row.load.pull && strings.HasSuffix(f.name, " ms") {
+			continue // the age of a backlog says nothing about the broker
+		}
 		line := fmt.Sprintf("| %s | %s |", "", f.name)
 		if i == 0 {
 			line = fmt.Sprintf("| **%s**: %s | %s |", row.load.name, row.load.about, f.name)
@@ -223,27 +228,29 @@ func number(v float64) string {
 }
 
 func (r *results) reportRest(p func(string, ...any), sides []*side) {
-	p("| at rest | %s |", strings.Join(slices.Sorted(maps.Keys(r.starts)), " | "))
-	p("|---|%s", strings.Repeat("---|", len(r.starts)))
+	var names []string
+	for _, s := range sides {
+		names = append(names, s.name)
+	}
+	p("| at rest | %s |", strings.Join(names, " | "))
+	p("|---|%s", strings.Repeat("---|", len(names)))
 	line := "| start on an empty store until a message is taken, s, median |"
-	for _, name := range slices.Sorted(maps.Keys(r.starts)) {
+	for _, name := range names {
 		line += fmt.Sprintf(" %.3f |", median(r.starts[name]))
 	}
 	p("%s", line)
-	rest := slices.Clone(r.rest)
-	slices.SortFunc(rest, func(a, b atRest) int { return cmp.Compare(a.Side, b.Side) })
-	if len(rest) > 0 && rest[0].IdleSeconds > 0 {
-		line, cpu := fmt.Sprintf("| RssAnon after %.0f s idle, MB |", rest[0].IdleSeconds), "| CPU meanwhile, % of a core |"
-		for _, one := range rest {
+	if len(r.rest) > 0 && r.rest[0].IdleSeconds > 0 {
+		line, cpu := fmt.Sprintf("| RssAnon after %.0f s idle, MB |", r.rest[0].IdleSeconds), "| CPU meanwhile, % of a core |"
+		for _, one := range r.rest {
 			line += fmt.Sprintf(" %.1f |", float64(one.IdleRSSAnonBytes)/1e6)
 			cpu += fmt.Sprintf(" %.2f |", one.IdleCPUPercent)
 		}
 		p("%s", line)
 		p("%s", cpu)
 	}
-	if len(rest) > 0 && rest[0].Clients > 0 {
-		line := fmt.Sprintf("| RssAnon with %d idle clients, MB |", rest[0].Clients)
-		for _, one := range rest {
+	if len(r.rest) > 0 && r.rest[0].Clients > 0 {
+		line := fmt.Sprintf("| RssAnon with %d idle clients, MB |", r.rest[0].Clients)
+		for _, one := range r.rest {
 			line += fmt.Sprintf(" %.1f |", float64(one.ClientsRSSAnon)/1e6)
 		}
 		p("%s", line)
