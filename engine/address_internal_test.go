@@ -51,31 +51,3 @@ func TestAdvertise(t *testing.T) {
 		t.Error("an address that does not resolve must be an error")
 	}
 }
-
-func TestWorkersRefuseWhatDoesNotFit(t *testing.T) {
-	t.Parallel()
-	w := newWorkers(1, 2)
-	block, began := make(chan struct{}), make(chan struct{})
-	if !w.hand(func() { close(began); <-block }) {
-		t.Fatal("refused the first")
-	}
-	<-began
-	ran := make(chan int, 4)
-	for i := range 2 {
-		if !w.hand(func() { ran <- i }) {
-			t.Fatalf("refused %d of a queue of 2", i)
-		}
-	}
-	if w.hand(func() {}) {
-		t.Error("took more than the queue holds")
-	}
-	close(block)
-	w.close()
-	if len(ran) != 2 {
-		t.Errorf("close finishes what is queued: %d of 2 ran", len(ran))
-	}
-	if w.hand(func() {}) {
-		t.Error("took work after close")
-	}
-	w.close()
-}

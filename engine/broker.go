@@ -47,6 +47,7 @@ type Broker struct {
 	held     *longpoll.Table
 	flushed  *watermark.List[*processor.FlushWait] // nil under ASYNC_FLUSH
 	workers  *workers
+	large    *workers // of one goroutine, for commands over largeCommand
 	readers  *workers
 	calls    *clientCalls
 	register *registration.Registration
@@ -103,6 +104,7 @@ func (b *Broker) open() error {
 		return err
 	}
 	b.workers = newWorkers(b.cfg.AdminThreads, b.cfg.AdminQueue)
+	b.large = newWorkers(1, b.cfg.AdminQueue)
 	b.readers = newWorkers(b.cfg.ColdReaders, b.cfg.ColdQueue)
 	b.held = longpoll.New(b.cfg.HoldsMax, time.Now)
 	if b.cfg.FlushDiskType == "SYNC_FLUSH" {
@@ -247,6 +249,7 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	}
 	if b.workers != nil {
 		b.workers.close()
+		b.large.close()
 		b.readers.close()
 	}
 	if b.members != nil {

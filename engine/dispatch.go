@@ -77,7 +77,7 @@ func (h *loopHandler) Close(c *eventloop.Conn, _ error) {
 		h.broker.calls.gone(ch)
 		h.broker.members.ChannelClosed(ch)
 	}
-	if !h.broker.workers.hand(leave) {
+	if !h.broker.workers.hand(0, leave) {
 		go leave() // the pool is full or closing; the membership must still be told
 	}
 }
@@ -102,8 +102,16 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 	if joins {
 		ch.known.Store(true)
 	}
+	size, pool := cmd.Memory(), b.workers
+	if size > largeCommand {
+		pool = b.large
+	}
+	if pool.full(size) {
+		h.reply(c, cmd, busyReply())
+		return
+	}
 	job := &coldJob{ref: c.Ref(), cmd: cmd.Clone()}
-	handed := b.workers.hand(func() {
+	handed := pool.hand(size, func() {
 		job.reply = b.run(process, caller, job.cmd)
 		if joins && ch.closed.Load() {
 			// The connection ended while its heartbeat waited here: its end was told too early.
@@ -114,10 +122,18 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 		}
 	})
 	if !handed {
-		h.reply(c, cmd, processor.Reply{
-			Code:   remoting.SystemBusy,
-			Remark: "[OVERLOAD]system busy, start flow control for a while",
-		})
+		h.reply(c, cmd, busyReply())
+	}
+}
+
+// largeCommand is the size in bytes above which cold commands are worked on one at a time: read into
+// values, a body takes up to 60 times its size.
+const largeCommand = 64 << 10
+
+func busyReply() processor.Reply {
+	return processor.Reply{
+		Code:   remoting.SystemBusy,
+		Remark: "[OVERLOAD]system busy, start flow control for a while",
 	}
 }
 

@@ -419,6 +419,9 @@ func TestE2EOddPulls(t *testing.T) {
 		}, remoting.PullNotFound, 0, 40},
 		{"no such topic", func(r *protocol.PullRequest) { r.Topic = []byte("nothing") }, remoting.TopicNotExist, 0, 0},
 		{"empty expression", func(r *protocol.PullRequest) { r.Subscription = []byte(" || ") }, remoting.SubscriptionParseFailed, 0, 0},
+		{"a million tags", func(r *protocol.PullRequest) {
+			r.Subscription = bytes.Repeat([]byte("a||"), 1e6)
+		}, remoting.SubscriptionParseFailed, 0, 0},
 		{"no subscription", func(r *protocol.PullRequest) { r.SysFlag = 0 }, remoting.SubscriptionNotExist, 0, 0},
 		{"SQL92", func(r *protocol.PullRequest) {
 			r.ExpressionType, r.Subscription = []byte("SQL92"), []byte("a > 1")

@@ -7,33 +7,48 @@ import "sync"
 // workers runs work that may block, off the event loops. Goroutines start when work comes, up to a
 // limit, and stay blocked on the queue afterwards, which costs nothing.
 type workers struct {
-	limit int
-	queue chan func()
+	limit    int
+	bytesMax int
+	queue    chan job
 
 	mu      sync.Mutex
-	running int
-	idle    int
+	running int // goroutines
+	pending int // jobs queued or under way
+	bytes   int // memory that these keep
 	closed  bool
 	wg      sync.WaitGroup
 }
 
-func newWorkers(limit, queueMax int) *workers {
-	return &workers{limit: limit, queue: make(chan func(), queueMax)}
+// job is work and the memory that it keeps until it has run.
+type job struct {
+	size int
+	work func()
 }
 
-// hand queues work. False when the queue is full or the pool closed; it never blocks.
-func (w *workers) hand(work func()) bool {
+// waitingBytesMax bounds the commands that one pool keeps in memory: a count alone would let a few
+// clients fill it with frames of 16 MiB.
+const waitingBytesMax = 64 << 20
+
+func newWorkers(limit, queueMax int) *workers {
+	return &workers{limit: limit, bytesMax: waitingBytesMax, queue: make(chan job, queueMax)}
+}
+
+// hand queues work that keeps size bytes until it is done. False when too much is waiting or the
+// pool is closed; it never blocks. Work of any size is taken by a pool that has nothing to do.
+func (w *workers) hand(size int, work func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
+	if w.closed || w.fullLocked(size) {
 		return false
 	}
 	select {
-	case w.queue <- work:
+	case w.queue <- job{size, work}:
 	default:
 		return false
 	}
-	if len(w.queue) > w.idle && w.running < w.limit {
+	w.pending++
+	w.bytes += size
+	if w.pending > w.running && w.running < w.limit {
 		w.running++
 		w.wg.Add(1)
 		go w.run()
@@ -41,23 +56,26 @@ func (w *workers) hand(work func()) bool {
 	return true
 }
 
-func (w *workers) run() {
-	defer w.wg.Done()
-	for {
-		w.setIdle(1)
-		work, ok := <-w.queue
-		w.setIdle(-1)
-		if !ok {
-			return
-		}
-		work()
-	}
+// full tells beforehand that hand would refuse so many bytes.
+func (w *workers) full(size int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fullLocked(size)
 }
 
-func (w *workers) setIdle(n int) {
-	w.mu.Lock()
-	w.idle += n
-	w.mu.Unlock()
+func (w *workers) fullLocked(size int) bool {
+	return w.bytes > 0 && w.bytes+size > w.bytesMax
+}
+
+func (w *workers) run() {
+	defer w.wg.Done()
+	for j := range w.queue {
+		j.work()
+		w.mu.Lock()
+		w.pending--
+		w.bytes -= j.size
+		w.mu.Unlock()
+	}
 }
 
 // close refuses more work, finishes what is queued and waits for it.

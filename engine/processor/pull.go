@@ -48,10 +48,11 @@ type PullShared struct {
 	Readable         func() bool
 	Now              func() time.Time
 
-	// Hand runs work that may block, off the loop; false when too much is waiting.
-	Hand func(work func()) bool
+	// Hand runs work that may block and keeps size bytes of memory, off the loop; false when too
+	// much is waiting.
+	Hand func(size int, work func()) bool
 	// ReadCold runs the reading of uncached log bytes on the reader pool; false when it is full.
-	ReadCold func(work func()) bool
+	ReadCold func(size int, work func()) bool
 }
 
 // PullCounters counts what was delivered. The calls are cheap and never block.
@@ -221,6 +222,9 @@ func (p *Pull) ownSubscription(call *pulled) error {
 		if tag = bytes.TrimSpace(tag); len(tag) > 0 {
 			p.codes = append(p.codes, protocol.JavaHash(tag))
 		}
+		if len(p.codes) > pullTagsMax {
+			return errBadSubscription
+		}
 	}
 	if len(p.codes) == 0 {
 		return errBadSubscription
@@ -228,6 +232,9 @@ func (p *Pull) ownSubscription(call *pulled) error {
 	call.codes = p.codes
 	return nil
 }
+
+// pullTagsMax bounds the tags of one pull: a held one keeps their hashes, and many may be held.
+const pullTagsMax = 4096
 
 var errBadSubscription = remoting.Errorf(remoting.SubscriptionParseFailed,
 	"parse the consumer's subscription failed")
@@ -237,7 +244,7 @@ func (p *Pull) lookupGroup(c *eventloop.Conn, cmd *remoting.Command) error {
 	name := string(p.req.Group)
 	again := &repull{pull: p, cmd: cmd.Clone()}
 	ref := c.Ref()
-	handed := p.Hand(func() {
+	handed := p.Hand(again.cmd.Memory(), func() {
 		if _, ok, err := p.Groups.LookupOrCreate(name); err != nil {
 			again.err = err
 		} else if !ok {

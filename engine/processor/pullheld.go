@@ -139,7 +139,7 @@ func (p *Pull) answerCold(c *eventloop.Conn, call *pulled) {
 	p.res.Regions = p.res.Regions[:0]
 	ref := c.Ref()
 	store := p.Store
-	handed := p.ReadCold(func() {
+	handed := p.ReadCold(0, func() {
 		cold.err = store.Warm(cold.regions)
 		ref.Post(cold)
 	})

@@ -48,8 +48,9 @@ type SendShared struct {
 
 	// Flushed holds sends that wait for the disk; nil under ASYNC_FLUSH.
 	Flushed *watermark.List[*FlushWait]
-	// Hand runs work that may block, off the loop; false when too much is waiting.
-	Hand func(work func()) bool
+	// Hand runs work that may block and keeps size bytes of memory, off the loop; false when too
+	// much is waiting.
+	Hand func(size int, work func()) bool
 }
 
 // SendCounters counts what was stored. The calls are cheap and never block.
@@ -75,6 +76,7 @@ type Send struct {
 	req     protocol.SendRequest
 	waits   []*FlushWait // spare ones
 	pending map[string]*pending
+	waiting int // bytes of the sends that wait for a topic
 }
 
 // sendCall is one collected send: what its answer needs.

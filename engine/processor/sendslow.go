@@ -27,8 +27,12 @@ type pending struct {
 	err     error
 }
 
-// pendingMax bounds the sends of one loop that wait for one topic; more are answered SYSTEM_BUSY.
-const pendingMax = 16384
+// pendingMax and pendingBytesMax bound the sends of one loop that wait for one topic, and the memory
+// of those that wait for any; more are answered SYSTEM_BUSY.
+const (
+	pendingMax      = 16384
+	pendingBytesMax = 64 << 20
+)
 
 var errBusy = remoting.Errorf(remoting.SystemBusy,
 	"[OVERLOAD]system busy, start flow control for a while")
@@ -41,9 +45,9 @@ func (s *Send) createTopic(c *eventloop.Conn, cmd *remoting.Command) error {
 		DefaultQueues: s.req.DefaultTopicQueues, UnitMode: s.req.UnitMode,
 	}
 	p := &pending{topic: req.Topic}
-	done := &topicDone{pending: p}
+	done := &topicDone{send: s, pending: p}
 	ref := c.Ref()
-	handed := s.Hand(func() {
+	handed := s.Hand(0, func() {
 		_, p.err = s.Topics.CreateOnSend(req)
 		if errors.Is(p.err, topic.ErrNotCreatable) {
 			p.err = errNoTopic(req.Topic)
@@ -64,9 +68,11 @@ func errNoTopic(name string) error {
 
 // wait queues a copy of cmd behind the sends that wait for the same topic already.
 func (s *Send) wait(c *eventloop.Conn, cmd *remoting.Command, p *pending) error {
-	if len(p.waiting)+p.left >= pendingMax {
+	size := cmd.Memory()
+	if len(p.waiting)+p.left >= pendingMax || s.waiting > 0 && s.waiting+size > pendingBytesMax {
 		return errBusy
 	}
+	s.waiting += size
 	r := &resend{send: s, cmd: cmd.Clone(), ref: c.Ref(), pending: p}
 	if p.created {
 		p.left++
@@ -78,7 +84,10 @@ func (s *Send) wait(c *eventloop.Conn, cmd *remoting.Command, p *pending) error 
 }
 
 // topicDone tells the loop that a worker has finished.
-type topicDone struct{ pending *pending }
+type topicDone struct {
+	send    *Send
+	pending *pending
+}
 
 // Run sends everything that waited round again, in order. It runs on the loop even when the
 // connection that asked first is gone.
@@ -90,6 +99,9 @@ func (d *topicDone) Run(*eventloop.Conn) {
 		r.ref.Post(r)
 	}
 	p.waiting = nil
+	if p.left == 0 { // all were refused for want of room
+		delete(d.send.pending, p.topic)
+	}
 }
 
 // resend is a send that comes round again after a worker prepared the way for it.
@@ -104,7 +116,7 @@ type resend struct {
 // later runs prepare on a worker and then handles a copy of cmd on this loop again.
 func (s *Send) later(c *eventloop.Conn, cmd *remoting.Command, prepare func() error) error {
 	r := &resend{send: s, cmd: cmd.Clone(), ref: c.Ref()}
-	handed := s.Hand(func() {
+	handed := s.Hand(r.cmd.Memory(), func() {
 		r.err = prepare()
 		r.ref.Post(r)
 	})
@@ -119,6 +131,7 @@ func (r *resend) Run(c *eventloop.Conn) {
 	s := r.send
 	if p := r.pending; p != nil {
 		r.err = p.err
+		s.waiting -= r.cmd.Memory()
 		if p.left--; p.left == 0 {
 			delete(s.pending, p.topic)
 		}

@@ -113,14 +113,24 @@ func (c *Command) reset() {
 	*c = Command{scratch: scratch, Fields: fields}
 }
 
-// Clone returns a copy that shares no memory with c or its frame, for use by another goroutine or
-// after the frame is gone. It allocates three times at most.
-func (c *Command) Clone() *Command {
+// Memory is about how many bytes a Clone takes.
+func (c *Command) Memory() int {
+	const field = 6 * 8 // two slices
+	return c.size() + len(c.Fields)*field
+}
+
+func (c *Command) size() int {
 	size := len(c.Remark) + len(c.Body)
 	for _, f := range c.Fields {
 		size += len(f.Name) + len(f.Value)
 	}
-	mem := make([]byte, 0, size)
+	return size
+}
+
+// Clone returns a copy that shares no memory with c or its frame, for use by another goroutine or
+// after the frame is gone. It allocates three times at most.
+func (c *Command) Clone() *Command {
+	mem := make([]byte, 0, c.size())
 	keep := func(b []byte) []byte {
 		if b == nil {
 			return nil
