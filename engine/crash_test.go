@@ -5,18 +5,21 @@ package engine_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/skylarkmq/skylark/engine"
+	"github.com/skylarkmq/skylark/nameserver"
 	"github.com/skylarkmq/skylark/net/invoke"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
@@ -45,7 +48,12 @@ func runVictim(dir, flush string) {
 	cfg.CommitLogFileSize, cfg.MaxMessageSize, cfg.QueueFileSize = 1<<20, 1<<18, 6000
 	cfg.IndexSlots, cfg.IndexEntries = 500, 2000
 	cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
-	b, err := engine.New(cfg)
+	names, err := startVictimNames(filepath.Join(dir, "namesrv"))
+	var b *engine.Broker
+	if err == nil {
+		cfg.NameServers = names.Addr()
+		b, err = engine.New(cfg)
+	}
 	if err == nil {
 		err = b.Start(context.Background())
 	}
@@ -53,19 +61,30 @@ func runVictim(dir, flush string) {
 		_, _ = fmt.Fprintln(os.Stdout, "failed:", err)
 		os.Exit(1)
 	}
-	_, _ = fmt.Fprintln(os.Stdout, "ready", b.Addr())
+	_, _ = fmt.Fprintln(os.Stdout, "ready", b.Addr(), names.Addr())
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	if err := b.Close(context.Background()); err != nil {
+	if err := errors.Join(b.Close(context.Background()), names.Close()); err != nil {
 		_, _ = fmt.Fprintln(os.Stdout, "failed:", err)
 		os.Exit(1)
 	}
 }
 
-// victim is the broker process.
+func startVictimNames(dir string) (*nameserver.Server, error) {
+	cfg := nameserver.DefaultConfig()
+	cfg.Listen, cfg.Dir = "127.0.0.1:0", dir
+	names, err := nameserver.New(cfg)
+	if err == nil {
+		err = names.Start()
+	}
+	return names, err
+}
+
+// victim is a process with a broker and its name server.
 type victim struct {
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	addr string
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	addr  string // of the broker
+	names string // of the name server
 }
 
 func startVictim(t *testing.T, dir, flush string) *victim {
@@ -85,13 +104,13 @@ func startVictim(t *testing.T, dir, flush string) *victim {
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
-	addr, ready := strings.CutPrefix(strings.TrimSpace(line), "ready ")
+	addrs, ready := strings.CutPrefix(strings.TrimSpace(line), "ready ")
 	if !ready {
 		_ = v.cmd.Process.Kill()
 		_ = v.cmd.Wait()
 		t.Fatalf("the broker does not start: %q %v\n%s", line, err, v.cmd.Stderr)
 	}
-	v.addr = addr
+	v.addr, v.names, _ = strings.Cut(addrs, " ")
 	return v
 }
 
