@@ -81,6 +81,7 @@ func (l *lab) close() {
 func (l *lab) folder(t *testing.T, name string) string {
 	t.Helper()
 	if l.dir == "" {
+		//nolint:usetesting // it outlives the test that happens to make it
 		dir, err := os.MkdirTemp("", "skylark-interop-*")
 		if err != nil {
 			t.Fatal(err)
