@@ -76,7 +76,7 @@ fuzz: ## each fuzzer for FUZZTIME
 		/^ok/ {n = split(names, f, " "); for (i = 1; i <= n; i++) print $$2, f[i]; names = ""}' | \
 	while read -r package fuzzer; do \
 		echo "$$package $$fuzzer"; \
-		go test -run '^$$' -fuzz "^$$fuzzer\$$" -fuzztime $(FUZZTIME) "$$package"; \
+		go test -run '^$$' -fuzz "^$$fuzzer\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null; \
 	done
 
 interop: ## only the tests with Apache RocketMQ 5.5.0 and its clients (needs java and mvn)
