@@ -72,8 +72,7 @@ crash: ## long search for crashes that lose acknowledged data
 	@go run ./.ci/gotest -- -tags invariants -run '^TestCrash' -timeout 60m -count=20 ./...
 
 fuzz: ## each fuzzer for FUZZTIME
-	@go test -list '^Fuzz' ./... | awk '/^Fuzz/ {names = names " " $$1} \
-		/^ok/ {n = split(names, f, " "); for (i = 1; i <= n; i++) print $$2, f[i]; names = ""}' | \
+	@grep -roE --include='*_test.go' '^func Fuzz[[:alnum:]_]+' . | sed -E 's|/[^/]*:func | |' | sort | \
 	while read -r package fuzzer; do \
 		echo "$$package $$fuzzer"; \
 		go test -run '^$$' -fuzz "^$$fuzzer\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null; \
