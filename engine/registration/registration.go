@@ -223,7 +223,8 @@ func (r *Registration) RegisterTopics(names ...string) {
 }
 
 // RegisterTopic is RegisterTopics with a wait for all name servers, for an administrator who asks
-// for the route next.
+// for the route next. A name server that has kept a caller waiting in vain is told in the background
+// until it answers again: one that is silent must not hold up every new topic.
 func (r *Registration) RegisterTopic(ctx context.Context, names ...string) error {
 	return r.await(ctx, work{topics: names})
 }
@@ -254,17 +255,30 @@ func (r *Registration) await(ctx context.Context, w work) error {
 	if !running {
 		return ErrClosed
 	}
-	results := make(chan error, len(targets))
-	w.done = []func(error){func(err error) { results <- err }}
+	type result struct {
+		of  *target
+		err error
+	}
+	results := make(chan result, len(targets))
+	waiting := make(map[*target]bool, len(targets))
 	for _, t := range targets {
-		t.ask(w)
+		asked := w
+		if w.full || !t.late.Load() {
+			waiting[t] = true
+			asked.done = []func(error){func(err error) { results <- result{t, err} }}
+		}
+		t.ask(asked)
 	}
 	var all error
-	for range targets {
+	for len(waiting) > 0 {
 		select {
-		case err := <-results:
-			all = errors.Join(all, err)
+		case got := <-results:
+			delete(waiting, got.of)
+			all = errors.Join(all, got.err)
 		case <-ctx.Done():
+			for t := range waiting {
+				t.late.Store(true)
+			}
 			return errors.Join(all, fmt.Errorf("registration: wait: %w", context.Cause(ctx)))
 		case <-r.ctx.Done():
 			return errors.Join(all, ErrClosed)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skylarkmq/skylark/net/invoke"
@@ -33,6 +34,8 @@ type target struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wake   chan struct{} // capacity 1: work waits
+
+	late atomic.Bool // somebody has waited in vain since its last answer
 
 	// Confined to run.
 	registered bool // everything is there, so changes may go alone
@@ -119,6 +122,9 @@ func (t *target) run() {
 // report says once a minute that a name server is away, and once that it is back.
 func (t *target) report(err error) {
 	cfg := &t.r.cfg
+	if err == nil {
+		t.late.Store(false)
+	}
 	switch {
 	case err != nil && (!t.failing || time.Since(t.noticed) >= cfg.NoticeEvery):
 		cfg.Notice("not registered with name server, trying on", "addr", t.addr, "err", err)
