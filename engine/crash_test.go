@@ -48,7 +48,7 @@ func runVictim(dir, flush string) {
 	cfg.CommitLogFileSize, cfg.MaxMessageSize, cfg.QueueFileSize = 1<<20, 1<<18, 6000
 	cfg.IndexSlots, cfg.IndexEntries = 500, 2000
 	cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
-	names, err := startVictimNames(filepath.Join(dir, "namesrv"))
+	names, err := startVictimNames(filepath.Join(dir, "namesrv"), "127.0.0.1:0")
 	var b *engine.Broker
 	if err == nil {
 		cfg.NameServers = names.Addr()
@@ -69,9 +69,9 @@ func runVictim(dir, flush string) {
 	}
 }
 
-func startVictimNames(dir string) (*nameserver.Server, error) {
+func startVictimNames(dir, listen string) (*nameserver.Server, error) {
 	cfg := nameserver.DefaultConfig()
-	cfg.Listen, cfg.Dir = "127.0.0.1:0", dir
+	cfg.Listen, cfg.Dir = listen, dir
 	names, err := nameserver.New(cfg)
 	if err == nil {
 		err = names.Start()
