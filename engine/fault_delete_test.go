@@ -37,7 +37,8 @@ func TestFaultDeleteUnderLoad(t *testing.T) {
 		wg.Go(func() {
 			pool := invoke.NewPool(invoke.Config{})
 			defer func() { _ = pool.Close() }()
-			for ctx.Err() == nil && f(pool) {
+			for more := true; more && ctx.Err() == nil; {
+				more = f(pool)
 			}
 		})
 	}

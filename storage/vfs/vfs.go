@@ -105,8 +105,12 @@ type Usage struct {
 }
 
 // UsedRatio returns the used share, 0 to 1, of what this process could ever use, as RocketMQ
-// computes it (UtilAll.getDiskPartitionSpaceUsedPercent).
+// computes it (UtilAll.getDiskPartitionSpaceUsedPercent). File systems that give no size, as some in
+// memory and on networks do, count as empty.
 func (u Usage) UsedRatio() float64 {
+	if u.Total <= 0 {
+		return 0
+	}
 	used := u.Total - u.Free
 	if used+u.Avail <= 0 {
 		return 1

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/remoting"
+)
+
+// mount gives a folder with a file system of its own.
+func mount(t *testing.T, kind string, flags uintptr, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, kind, flags, options); err != nil {
+		t.Skipf("needs a %s of its own, which takes root: %v", kind, err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}
+
+// TestFaultDiskFull fills the disk that the store is on, by ratio and to the last byte. Sends are
+// refused with the reason, what was acknowledged is read on, and sends are taken again within 10 s of
+// there being room, without a restart.
+func TestFaultDiskFull(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		ratio int
+		says  []string
+	}{
+		{"ratio", 90, []string{"percent", "limit is 90"}},
+		{"no space", 100, []string{"no space left on device"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := mount(t, "tmpfs", 0, "size=24m")
+			ballast := filepath.Join(dir, "ballast")
+			if err := os.WriteFile(ballast, make([]byte, 8<<20), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var log journal
+			cfg := quietConfig(t)
+			cfg.StoreRoot, cfg.DiskWarningRatio = filepath.Join(dir, "store"), c.ratio
+			cfg.CommitLogFileSize, cfg.QueueFileSize, cfg.MaxMessageSize = 1<<20, 6000, 1<<18
+			logTo(&log)(&cfg)
+			b := startBroker(t, cfg)
+			p := newPeer(t, b.Addr().String())
+			body := strings.Repeat("x", 16<<10)
+			var kept int
+			try := func() (remoting.ResponseCode, string) {
+				r := p.call(remoting.SendMessageV2, sendRequest("full", 0), []byte(body))
+				if r.Code == remoting.Success {
+					kept++
+				}
+				return r.Code, r.Remark
+			}
+			var remark string
+			for begun := time.Now(); ; {
+				var code remoting.ResponseCode
+				if code, remark = try(); code == remoting.ServiceNotAvailable && strings.Contains(remark, c.says[0]) {
+					break
+				}
+				if time.Since(begun) > 20*time.Second {
+					t.Fatalf("%d messages, and then: %v %s", kept, code, remark)
+				}
+			}
+			for _, part := range append(c.says, cfg.StoreRoot) {
+				if !strings.Contains(remark, part) {
+					t.Errorf("the remark does not name %q: %s", part, remark)
+				}
+			}
+			// Small things that need a file: they may be refused, and must not hurt.
+			for i := range 5 {
+				p.call(remoting.SendMessageV2, sendRequest(fmt.Sprint("late", i), 0), []byte("x"))
+				p.call(remoting.HeartBeat, nil, []byte(fmt.Sprintf(
+					`{"clientID":"c","consumerDataSet":[{"groupName":"late%d"}]}`, i)))
+			}
+			pullAll := func() {
+				t.Helper()
+				read := 0
+				for read < kept {
+					d := p.pull(pullRequest("full", 0, int64(read), "*", 0))
+					if d.code != remoting.Success {
+						t.Fatalf("pull at %d of %d: %v %s", read, kept, d.code, d.remark)
+					}
+					read += len(d.views)
+				}
+			}
+			pullAll()
+			if err := os.Remove(ballast); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			within(t, 10*time.Second, func() bool {
+				code, _ := try()
+				return code == remoting.Success
+			})
+			t.Logf("%d messages; back after %v", kept, time.Since(begun))
+			pullAll()
+			if n := len(log.lines("level=WARN", "disk")); c.ratio == 90 && n < 2 {
+				t.Errorf("%d lines in the log", n)
+			}
+		})
+	}
+}
+
+// TestFaultStoreReadOnly: a store directory that cannot be written to stops the start with its path.
+func TestFaultStoreReadOnly(t *testing.T) {
+	t.Parallel()
+	dir := mount(t, "tmpfs", syscall.MS_RDONLY, "size=1m")
+	for _, root := range []string{dir, filepath.Join(dir, "store")} {
+		cfg := quietConfig(t)
+		cfg.StoreRoot = root
+		err := startError(t, cfg)
+		if err == nil || !strings.Contains(err.Error(), root) || !strings.Contains(err.Error(), "read-only") {
+			t.Errorf("%s: got %v, want the path and the reason", root, err)
+		}
+	}
+}
+
+// TestFaultNoFallocate: on a file system without fallocate, and without a size, the broker works.
+func TestFaultNoFallocate(t *testing.T) {
+	t.Parallel()
+	cfg := quietConfig(t)
+	cfg.StoreRoot = filepath.Join(mount(t, "ramfs", 0, ""), "store")
+	cfg.CommitLogFileSize, cfg.MaxMessageSize = 1<<20, 1<<18
+	b := startBroker(t, cfg)
+	p := newPeer(t, b.Addr().String())
+	for range 40 {
+		p.send("plain", 0, strings.Repeat("x", 64<<10)) // several segments
+	}
+	d := p.pull(pullRequest("plain", 0, 39, "*", 0))
+	if len(d.views) != 1 {
+		t.Errorf("pulled %v %s", d.code, d.remark)
+	}
+}
