@@ -317,6 +317,8 @@ func TestE2EBadSends(t *testing.T) {
 		{"no body", "good", 0, nil, "", remoting.SystemError},
 		{"large body", "good", 0, make([]byte, 10001), "", remoting.MessageIllegal},
 		{"large properties", "good", 0, []byte("x"), strings.Repeat("p", 32760), remoting.MessageIllegal},
+		{"retry topic of a blank group", "%RETRY%", 0, []byte("x"), "", remoting.InvalidParameter},
+		{"dead letters of a blank group", "%DLQ%", 0, []byte("x"), "", remoting.InvalidParameter},
 		{"retry topic of no group", "%RETRY%a b", 0, []byte("x"), "", remoting.InvalidParameter},
 	}
 	for _, c := range cases {

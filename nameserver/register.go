@@ -67,7 +67,7 @@ func (h *handler) apply(
 	c *eventloop.Conn, l *link, cmd *remoting.Command, r *route.Registration, err error,
 ) {
 	if err != nil {
-		h.s.cfg.Log.Warn("registration refused", "addr", c.RemoteAddr().String(), "err", err)
+		h.s.tellRefused(c, err)
 		send(c, cmd, refused(err))
 		return
 	}
@@ -98,6 +98,17 @@ func (h *handler) apply(
 		}
 	}
 	send(c, cmd, a)
+}
+
+// tellRefused logs a refused registration, at most one a second: peers can send as many as they like.
+func (s *Server) tellRefused(c *eventloop.Conn, err error) {
+	now, last := nowMS(), s.refusedMS.Load()
+	if now-last < 1000 || !s.refusedMS.CompareAndSwap(last, now) {
+		s.refused.Add(1)
+		return
+	}
+	s.cfg.Log.Warn("registration refused", "addr", c.RemoteAddr().String(), "err", err,
+		"suppressed", s.refused.Swap(0))
 }
 
 // unreachable reports whether a broker that speaks from another host names an address that has a

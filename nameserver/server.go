@@ -56,6 +56,9 @@ type Server struct {
 	settings atomic.Pointer[Settings] // replaced by the files worker
 	sessions atomic.Uint64            // last number given out
 
+	refusedMS atomic.Int64 // when a refused registration was last logged
+	refused   atomic.Int64 // and how many were not since
+
 	// Guards what follows. Never held across I/O or calls of other packages but time's.
 	mu      sync.Mutex
 	closed  bool

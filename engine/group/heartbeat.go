@@ -5,6 +5,7 @@ package group
 import (
 	"hash/maphash"
 	"strings"
+	"time"
 
 	"github.com/skylarkmq/skylark/net/protocol"
 )
@@ -18,7 +19,7 @@ func (m *Members) Heartbeat(
 	v2 := data.HeartbeatFingerprint != 0
 	result := HeartbeatResult{SubChanged: !v2}
 	if strings.TrimSpace(client.ID) == "" {
-		if len(data.ConsumerDataSet)+len(data.ProducerDataSet) > 0 {
+		if len(data.ConsumerDataSet)+len(data.ProducerDataSet) > 0 && m.tellBlank() {
 			m.cfg.Notice("heartbeat without a client id", "addr", ch.RemoteAddr())
 		}
 		return result
@@ -51,6 +52,12 @@ func (m *Members) Heartbeat(
 		}
 	}
 	return result
+}
+
+// tellBlank is true once a minute: any client can send as many of these as it likes.
+func (m *Members) tellBlank() bool {
+	now, last := m.cfg.Now().UnixMilli(), m.blankMS.Load()
+	return now-last >= time.Minute.Milliseconds() && m.blankMS.CompareAndSwap(last, now)
 }
 
 // registration is one consumer group of one heartbeat.

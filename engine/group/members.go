@@ -98,6 +98,7 @@ type Members struct {
 	seed      maphash.Seed
 	conflicts atomic.Int64
 	twins     atomic.Int64
+	blankMS   atomic.Int64 // when a heartbeat without a client id was last reported
 
 	// Read by Subscription without a lock. Each map is immutable; mu guards its replacement.
 	views [shardCount]atomic.Pointer[map[string]*View]

@@ -134,6 +134,10 @@ func (s *Send) checkTopic(c *eventloop.Conn, cmd *remoting.Command) (*protocol.T
 		if err := protocol.ValidTopic(name); err != nil {
 			return nil, err
 		}
+		if string(name) == protocol.RetryPrefix || string(name) == protocol.DLQPrefix {
+			return nil, remoting.Errorf(remoting.InvalidParameter,
+				"The specified topic: %s names no group.", name)
+		}
 	}
 	if protocol.RefusedOnSend(name) {
 		return nil, remoting.Errorf(remoting.NoPermission,
