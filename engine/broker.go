@@ -93,13 +93,21 @@ func (b *Broker) Start(ctx context.Context) error {
 	return nil
 }
 
-// open loads the tables and the store, in the order of RocketMQ's BrokerController.initialize: the
+// open locks the directory, before another process's files in it are touched, and loads the tables
+// and the store, in the order of RocketMQ's BrokerController.initialize: the
 // tables first, because the store asks them what kind of queues a topic has.
 func (b *Broker) open() error {
 	if err := b.chooseAddress(); err != nil {
 		return err
 	}
 	b.calls = newClientCalls()
+	if b.cfg.Lock == nil {
+		lock, err := storage.LockDir(b.cfg.StoreRoot)
+		if err != nil {
+			return err
+		}
+		b.cfg.Lock = lock
+	}
 	if err := b.openTables(); err != nil {
 		return err
 	}
@@ -260,6 +268,8 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	}
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
+	} else if b.cfg.Lock != nil {
+		errs = append(errs, b.cfg.Lock.Close())
 	}
 	if b.flushed != nil {
 		b.flushed.Close()

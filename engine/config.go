@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skylarkmq/skylark/engine/settings"
+	"github.com/skylarkmq/skylark/storage/vfs"
 )
 
 // Config is everything a broker can be told. Fields with a key are set by that key of broker.conf;
@@ -117,6 +118,9 @@ type Config struct {
 	RecoverSkip bool
 	// AllowEmpty starts with empty tables where every copy of a JSON file is damaged.
 	AllowEmpty bool
+	// Lock is the lock of StoreRoot when the caller has taken it (storage.LockDir) to use the
+	// directory itself before; Start takes it over. Nil: Start takes it.
+	Lock *vfs.Lock
 	// Logger gets the start, stop, recovery and route lines. Nil: slog.Default.
 	Logger *slog.Logger
 

@@ -95,7 +95,7 @@ func (b *Broker) storeConfig() storage.Config {
 	s.MaxTransferBytesInDisk, s.MaxTransferCountInDisk = cfg.TransferBytesDisk,
 		cfg.TransferCountDisk
 	s.AccessInMemoryMaxRatio, s.DiskFullRatio = cfg.MemoryMaxRatio, cfg.DiskWarningRatio
-	s.RecoverSkip = cfg.RecoverSkip
+	s.RecoverSkip, s.Lock = cfg.RecoverSkip, cfg.Lock
 	s.Notice = b.notice
 	s.OnDispatched = b.dispatched
 	s.OnFlushed = b.flushedTo

@@ -22,6 +22,10 @@ type Config struct {
 	CommitLogDir string // storePathCommitLog; empty: RootDir/commitlog
 	FS           vfs.FS // nil: the operating system's; tests use one that loses power
 
+	// Lock is RootDir's lock when the caller has taken it with LockDir; the store gives it up at its
+	// Close and when Open fails. Nil: Open takes it.
+	Lock *vfs.Lock
+
 	SegmentSize    int64 // bytes of a log file (mappedFileSizeCommitLog)
 	QueueFileSize  int64 // bytes of a queue file, in whole units (mappedFileSizeConsumeQueue)
 	IndexSlots     int32 // slots of an index file (maxHashSlotNum)

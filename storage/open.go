@@ -18,6 +18,20 @@ import (
 	"github.com/skylarkmq/skylark/storage/vfs"
 )
 
+// LockDir takes the lock of a store directory, creating the directory when it is not there. It is for
+// callers that read or write other files of the store before Open; another process that holds it is
+// named by a *vfs.LockedError.
+func LockDir(root string) (*vfs.Lock, error) {
+	if err := vfs.OS().MkdirAll(root); err != nil {
+		return nil, fmt.Errorf("storage: open %s: %w", root, err)
+	}
+	lock, err := vfs.LockFile(filepath.Join(root, "lock"))
+	if err != nil {
+		return nil, fmt.Errorf("storage: open %s: %w", root, err)
+	}
+	return lock, nil
+}
+
 // Open locks, loads and recovers the store in cfg.RootDir, creating it when it is not there. It
 // blocks for the disk; how long depends on what recovery has to read, see RecoveryInfo.
 //
@@ -26,17 +40,12 @@ import (
 // (*commitlog.CorruptionError; see Config.RecoverSkip), or parts of the store are kept in RocksDB.
 func Open(cfg Config) (*Store, error) {
 	cfg.fill()
-	if err := cfg.valid(); err != nil {
-		return nil, err
-	}
-	for _, dir := range []string{cfg.RootDir, cfg.CommitLogDir} {
-		if err := cfg.fs().MkdirAll(dir); err != nil {
-			return nil, fmt.Errorf("storage: open %s: %w", cfg.RootDir, err)
-		}
-	}
-	lock, err := vfs.LockFile(filepath.Join(cfg.RootDir, "lock"))
+	lock, err := prepare(&cfg)
 	if err != nil {
-		return nil, fmt.Errorf("storage: open %s: %w", cfg.RootDir, err)
+		if cfg.Lock != nil {
+			_ = cfg.Lock.Close()
+		}
+		return nil, err
 	}
 	s := &Store{
 		cfg: cfg, lock: lock, round: 1, lastAt: -1,
@@ -49,6 +58,22 @@ func Open(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("storage: open %s: %w", cfg.RootDir, err)
 	}
 	return s, nil
+}
+
+// prepare checks the configuration and makes and locks the directories.
+func prepare(cfg *Config) (*vfs.Lock, error) {
+	if err := cfg.valid(); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{cfg.RootDir, cfg.CommitLogDir} {
+		if err := cfg.fs().MkdirAll(dir); err != nil {
+			return nil, fmt.Errorf("storage: open %s: %w", cfg.RootDir, err)
+		}
+	}
+	if cfg.Lock != nil {
+		return cfg.Lock, nil
+	}
+	return LockDir(cfg.RootDir)
 }
 
 // valid refuses what cannot work.

@@ -363,3 +363,27 @@ func anonymous(t *testing.T, pid int) int64 {
 	}
 	return kb << 10
 }
+
+// TestFaultServerInUse: a second server on the directory of a running one, on other ports, ends with
+// the reason and leaves its files alone, those of the name server included.
+func TestFaultServerInUse(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	p := startProcess(t, data, small(t, ""))
+	unfinished := filepath.Join(data, "namesrv", "kvConfig.json.tmp")
+	if err := os.MkdirAll(filepath.Dir(unfinished), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(unfinished, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := command(t, "server", "--data", data, "-c", small(t, ""),
+		"--name-server-listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0")
+	if code != exitFailed || stdout != "" || !strings.Contains(stderr, strconv.Itoa(p.cmd.Process.Pid)) {
+		t.Errorf("exit code %d, %q, %q; want process %d named", code, stdout, stderr, p.cmd.Process.Pid)
+	}
+	if _, err := os.Stat(unfinished); err != nil {
+		t.Errorf("the other server's file: %v", err)
+	}
+	p.terminate(t)
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skylarkmq/skylark/engine"
 	"github.com/skylarkmq/skylark/nameserver"
+	"github.com/skylarkmq/skylark/storage"
 )
 
 const defaultData = "./skylark-data"
@@ -100,9 +101,13 @@ func (a *app) server(ctx context.Context, f *serverFlags) error {
 		return err
 	}
 	defer end()
+	// The name server's files lie in the broker's directory, which another server may be using.
+	if cfg.Lock, err = storage.LockDir(cfg.StoreRoot); err != nil {
+		return err
+	}
 	names, err := startNameServer(ncfg)
 	if err != nil {
-		return err
+		return errors.Join(err, cfg.Lock.Close())
 	}
 	f.register(&cfg, reachable(names.Addr()))
 	b, err := engine.New(cfg)
@@ -110,7 +115,7 @@ func (a *app) server(ctx context.Context, f *serverFlags) error {
 		err = b.Start(ctx)
 	}
 	if err != nil {
-		return errors.Join(err, names.Close())
+		return errors.Join(err, names.Close(), cfg.Lock.Close())
 	}
 	if err := a.printServer(&cfg, names, b); err != nil {
 		cfg.Logger.Warn("the start lines could not be printed", "err", err)
