@@ -32,7 +32,9 @@ var against = flag.String("against", "skylark",
 
 // shared is what all tests of the package use. It is made piece by piece, by the first test that
 // needs a piece, and taken down by TestMain.
-var shared = &lab{usedPorts: map[int]bool{}}
+var shared = &lab{
+	usedPorts: map[int]bool{}, suffixes: map[*testing.T]string{}, runs: map[string]int{},
+}
 
 type lab struct {
 	mu        sync.Mutex // guards what follows
@@ -45,6 +47,8 @@ type lab struct {
 	process   *process
 	failed    bool // to start the shared servers: said once
 	usedPorts map[int]bool
+	suffixes  map[*testing.T]string // of names in a repeated test
+	runs      map[string]int        // of a test, by its name
 }
 
 // target is a name server with a broker that a test talks to.
@@ -124,7 +128,8 @@ func (l *lab) javaLocked(t *testing.T) *driver {
 		"-Djava.io.tmpdir=" + home,
 		"-Drocketmq.client.localOffsetStoreDir=" + home + "/offsets",
 		// Clients look for changed members and queues this often, in milliseconds, instead of every 20 s.
-		"-Drocketmq.client.rebalance.waitInterval=1000",
+		"-Drocketmq.client.rebalance.waitInterval=700",
+		"-Drocketmq.client.rebalance.minInterval=700",
 		"-Drocketmq.client.rebalance.lockInterval=2000",
 	}, nil)
 	cmd.Dir = home

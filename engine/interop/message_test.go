@@ -66,10 +66,21 @@ type pulled struct {
 	Messages []received `json:"messages"`
 }
 
-// name makes a topic, group or instance name that no other test uses.
+// name makes a topic, group or instance name that no other test uses, and no other run of this one
+// (-count).
 func name(t *testing.T, kind string) string {
 	t.Helper()
-	return kind + "_" + strings.NewReplacer("/", "_", "=", "_", "#", "_").Replace(t.Name())
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	suffix, known := shared.suffixes[t]
+	if !known {
+		shared.runs[t.Name()]++
+		if n := shared.runs[t.Name()]; n > 1 {
+			suffix = fmt.Sprint("_", n)
+		}
+		shared.suffixes[t] = suffix
+	}
+	return kind + "_" + strings.NewReplacer("/", "_", "=", "_", "#", "_").Replace(t.Name()) + suffix
 }
 
 func hashOf(body string) string {

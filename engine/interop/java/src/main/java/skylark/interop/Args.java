@@ -92,7 +92,9 @@ final class Args {
         client.setPollNameServerInterval(1_000);
         client.setPersistConsumerOffsetInterval(1_000);
         client.setUseHeartbeatV2(flag("heartbeatV2"));
-        client.setHeartbeatBrokerInterval(number("heartbeatMs", 30_000));
+        // The client skips the heartbeat that follows a rebalance when another one is under way, and then the
+        // broker takes its pulls for outdated until the next.
+        client.setHeartbeatBrokerInterval(number("heartbeatMs", 2_000));
         if (has("namespace")) {
             client.setNamespaceV2(text("namespace"));
         }
