@@ -61,26 +61,58 @@ func TestMerge(t *testing.T) {
 		mem   []bool
 	}{
 		{name: "nothing"},
-		{"adjacent", []zerocopy.Region{part(3, 0, 10, &h[0]), part(3, 10, 30, &h[1])},
-			[]int{30}, []bool{true}},
-		{"gap", []zerocopy.Region{part(3, 0, 10, &h[0]), part(3, 11, 30, &h[1])},
-			[]int{10, 19}, []bool{true, true}},
-		{"order", []zerocopy.Region{part(3, 10, 30, &h[0]), part(3, 0, 10, &h[1])},
-			[]int{20, 10}, []bool{true, true}},
-		{"files", []zerocopy.Region{part(3, 0, 10, &h[0]), part(4, 10, 30, &h[1])},
-			[]int{10, 20}, []bool{true, true}},
-		{"memory", []zerocopy.Region{part(-1, 0, 10, &h[0]), part(-1, 10, 30, &h[1])},
-			[]int{10, 20}, []bool{true, true}},
-		{"one mapping", []zerocopy.Region{bare(3, 0, 10, &h[0]), part(3, 10, 30, &h[1])},
-			[]int{30}, []bool{false}},
-		{"capped mapping", []zerocopy.Region{capped(3, 0, 10, &h[0]), part(3, 10, 30, &h[1])},
-			[]int{10, 20}, []bool{true, true}},
+		{
+			"adjacent",
+			[]zerocopy.Region{part(3, 0, 10, &h[0]), part(3, 10, 30, &h[1])},
+			[]int{30},
+			[]bool{true},
+		},
+		{
+			"gap",
+			[]zerocopy.Region{part(3, 0, 10, &h[0]), part(3, 11, 30, &h[1])},
+			[]int{10, 19},
+			[]bool{true, true},
+		},
+		{
+			"order",
+			[]zerocopy.Region{part(3, 10, 30, &h[0]), part(3, 0, 10, &h[1])},
+			[]int{20, 10},
+			[]bool{true, true},
+		},
+		{
+			"files",
+			[]zerocopy.Region{part(3, 0, 10, &h[0]), part(4, 10, 30, &h[1])},
+			[]int{10, 20},
+			[]bool{true, true},
+		},
+		{
+			"memory",
+			[]zerocopy.Region{part(-1, 0, 10, &h[0]), part(-1, 10, 30, &h[1])},
+			[]int{10, 20},
+			[]bool{true, true},
+		},
+		{
+			"one mapping",
+			[]zerocopy.Region{bare(3, 0, 10, &h[0]), part(3, 10, 30, &h[1])},
+			[]int{30},
+			[]bool{false},
+		},
+		{
+			"capped mapping",
+			[]zerocopy.Region{capped(3, 0, 10, &h[0]), part(3, 10, 30, &h[1])},
+			[]int{10, 20},
+			[]bool{true, true},
+		},
 		{"empty ones", []zerocopy.Region{
 			part(3, 0, 0, &h[0]), part(3, 0, 10, &h[1]), part(3, 10, 10, &h[2]),
 			part(3, 10, 20, nil), part(3, 20, 21, &h[3]), part(3, 90, 91, &h[4]),
 		}, []int{21, 1}, []bool{true, true}},
-		{"first without hold", []zerocopy.Region{part(3, 0, 10, nil), part(3, 10, 30, &h[0])},
-			[]int{30}, []bool{true}},
+		{
+			"first without hold",
+			[]zerocopy.Region{part(3, 0, 10, nil), part(3, 10, 30, &h[0])},
+			[]int{30},
+			[]bool{true},
+		},
 	}
 	for _, c := range cases {
 		want := map[*hold]int32{}

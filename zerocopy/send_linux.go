@@ -15,14 +15,14 @@ const writevMax = 512
 // writevFew is the number of slices for which Writev clears only a small table.
 const writevFew = 16
 
-// Sendfile sends up to max bytes of the region's file range to the socket in one system call and
+// Sendfile sends up to most bytes of the region's file range to the socket in one system call and
 // returns how many went; the caller advances the region. It does not block on a non-blocking
 // socket, where unix.EAGAIN means nothing was sent, but it may wait for the disk when the range is
 // not in the page cache. A file that ends before the region does is io.ErrUnexpectedEOF.
 //
 // Cost: one system call, no allocation, no copy.
-func Sendfile(sock int, r *Region, max int) (int, error) {
-	count := min(r.Size, max)
+func Sendfile(sock int, r *Region, most int) (int, error) {
+	count := min(r.Size, most)
 	if count <= 0 {
 		return 0, nil
 	}

@@ -4,6 +4,7 @@ package eventloop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -100,11 +101,11 @@ func (b *epollBackend) accept(ln *os.File, index int) {
 func (b *epollBackend) acceptAll(fd, index int) error {
 	for {
 		sock, sa, err := unix.Accept4(fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-		switch err {
-		case nil:
-		case unix.EAGAIN:
+		switch {
+		case err == nil:
+		case errors.Is(err, unix.EAGAIN):
 			return nil
-		case unix.EINTR, unix.ECONNABORTED:
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
 			continue
 		default:
 			return err

@@ -22,7 +22,8 @@ func TestMarshalForms(t *testing.T) {
 		plain, standard, compact string
 	}{
 		{
-			"integer keys", protocol.BrokerMemberGroup{
+			"integer keys",
+			protocol.BrokerMemberGroup{
 				BrokerAddrs: map[int64]string{10: "b:1", 2: "a:1"}, BrokerName: "n", Cluster: "c",
 			},
 			`{"brokerAddrs":{"2":"a:1","10":"b:1"},"brokerName":"n","cluster":"c"}`,
@@ -30,7 +31,8 @@ func TestMarshalForms(t *testing.T) {
 			`{"brokerAddrs":{2:"a:1",10:"b:1"},"brokerName":"n","cluster":"c"}`,
 		},
 		{
-			"object keys", protocol.ResetOffsetBody{
+			"object keys",
+			protocol.ResetOffsetBody{
 				OffsetTable: map[protocol.MessageQueue]int64{queue: 123},
 			},
 			`{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:123}}`,
@@ -38,7 +40,8 @@ func TestMarshalForms(t *testing.T) {
 			`{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:123}}`,
 		},
 		{
-			"text and large numbers", map[string]int64{"a/\"\\\n\x01é订😀\x7f": math.MaxInt64},
+			"text and large numbers",
+			map[string]int64{"a/\"\\\n\x01é订😀\x7f": math.MaxInt64},
 			"{\"a/\\\"\\\\\\n\\u0001é订😀\x7f\":9223372036854775807}",
 			`{"a\/\"\\\n\u0001\u00e9\u8ba2\ud83d\ude00\u007f":"9223372036854775807"}`,
 			"{\"a/\\\"\\\\\\n\\u0001é订😀\x7f\":9223372036854775807}",
@@ -47,7 +50,8 @@ func TestMarshalForms(t *testing.T) {
 			"absence", protocol.KVTable{}, `{}`, `{}`, `{}`,
 		},
 		{
-			"empty is not absent", protocol.TopicList{TopicList: []string{}},
+			"empty is not absent",
+			protocol.TopicList{TopicList: []string{}},
 			`{"topicList":[]}`, `{"topicList":[]}`, `{"topicList":[]}`,
 		},
 		{

@@ -41,17 +41,23 @@ func TestValidNames(t *testing.T) {
 			"The specified group: a.b, contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
 		},
 		{long, "", "The specified group: " + long + ", is longer than group max length: 120"},
-		{long + "t", "The specified topic: " + long + "t, is longer than topic max length: 127",
-			"The specified group: " + long + "t, is longer than group max length: 120"},
+		{
+			long + "t", "The specified topic: " + long + "t, is longer than topic max length: 127",
+			"The specified group: " + long + "t, is longer than group max length: 120",
+		},
 		{strings.Repeat("g", 120), "", ""},
-		{"%RETRY%" + strings.Repeat("g", 248), "",
+		{
+			"%RETRY%" + strings.Repeat("g", 248), "",
 			"The specified group: %RETRY%" + strings.Repeat("g", 248) +
-				", is longer than group max length: 120"},
-		{"%DLQ%" + strings.Repeat("g", 251),
+				", is longer than group max length: 120",
+		},
+		{
+			"%DLQ%" + strings.Repeat("g", 251),
 			"The specified topic: %DLQ%" + strings.Repeat("g", 251) +
 				", is longer than topic max length: 255",
 			"The specified group: %DLQ%" + strings.Repeat("g", 251) +
-				", is longer than group max length: 120"},
+				", is longer than group max length: 120",
+		},
 	} {
 		check := func(err error, want string) {
 			t.Helper()

@@ -286,12 +286,11 @@ func isWordByte(c byte) bool {
 
 // number copies a number without its leading zeros.
 func (t *translator) number() bool {
-	from := t.at
 	if t.src[t.at] == '-' {
 		t.out = append(t.out, '-')
 		t.at++
 	}
-	from = t.at
+	from := t.at
 	t.digits()
 	if t.at == from {
 		return false
