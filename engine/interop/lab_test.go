@@ -124,7 +124,7 @@ func (l *lab) javaLocked(t *testing.T) *driver {
 	}
 	home := l.folder(t, "java")
 	cmd := l.apache.Command(context.Background(), home, "skylark.interop.Main", []string{
-		"-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:MaxDirectMemorySize=512m",
+		"-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:MaxDirectMemorySize=2g",
 		"-Djava.io.tmpdir=" + home,
 		"-Drocketmq.client.localOffsetStoreDir=" + home + "/offsets",
 		// Clients look for changed members and queues this often, in milliseconds, instead of every 20 s.
