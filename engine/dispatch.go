@@ -175,8 +175,11 @@ func (j *coldJob) Run(c *eventloop.Conn) {
 	}
 }
 
+// replyHead is more than most headers of cold answers need.
+const replyHead = 512
+
 func writeReply(c *eventloop.Conn, cmd *remoting.Command, r *processor.Reply) {
-	e := remoting.Begin(c.Reserve(), cmd.Reply(r.Code))
+	e := remoting.Begin(c.ReserveSize(len(r.Body)+replyHead), cmd.Reply(r.Code))
 	if r.Remark != "" {
 		e.Remark(r.Remark)
 	}

@@ -39,6 +39,10 @@ type Config struct {
 	// MaxOutBytes closes a connection whose unread answers hold more memory, in bytes: 64 MiB.
 	// From an eighth of it on nothing more is read from that connection. File regions do not count.
 	MaxOutBytes int64
+	// MaxOutTotal bounds the memory of the unread answers of all connections, in bytes: 256 MiB. From
+	// half of it on a connection is not read from at 256 KiB of its own, and at it a connection with
+	// more than that is closed.
+	MaxOutTotal int64
 	// MaxOutSegments closes a connection with more unsent pieces, which file regions are: 4096.
 	// From a quarter of it on nothing more is read from that connection.
 	MaxOutSegments int
@@ -69,6 +73,7 @@ func DefaultConfig() Config {
 		FrameTimeout:   60 * time.Second,
 		ReadBuffer:     256 << 10,
 		MaxOutBytes:    64 << 20,
+		MaxOutTotal:    256 << 20,
 		MaxOutSegments: 4096,
 		MaxConns:       65536,
 		Congestion:     "cubic",
@@ -119,6 +124,12 @@ func (c *Config) complete() error {
 	}
 	if c.MaxOutBytes == 0 {
 		c.MaxOutBytes = d.MaxOutBytes
+	}
+	if c.MaxOutTotal < 0 {
+		return fmt.Errorf("eventloop: configuration: MaxOutTotal is %d", c.MaxOutTotal)
+	}
+	if c.MaxOutTotal == 0 {
+		c.MaxOutTotal = d.MaxOutTotal
 	}
 	if c.IdleTimeout == 0 {
 		c.IdleTimeout = d.IdleTimeout

@@ -32,6 +32,7 @@ type Conn struct {
 	frameAt uint32
 	acc     []byte // start of an unfinished frame, in a buffer that grows with what arrives
 	out     outQueue
+	counted int64 // bytes of out that Server.outBytes counts
 
 	// Of the backend.
 	fd      int
@@ -157,9 +158,13 @@ func (c *Conn) queued() {
 }
 
 func (c *Conn) overBound() bool {
-	cfg := &c.loop.srv.cfg
-	return c.out.bytes > cfg.MaxOutBytes || c.out.count() > cfg.MaxOutSegments
+	s := c.loop.srv
+	return c.out.bytes > s.cfg.MaxOutBytes || c.out.count() > s.cfg.MaxOutSegments ||
+		c.out.bytes > crowdedBytes && s.outBytes.Load()+c.out.bytes-c.counted > s.cfg.MaxOutTotal
 }
+
+// crowdedBytes is what a connection may have unsent while all of them together have too much.
+const crowdedBytes = 256 << 10
 
 // fail dooms the connection after its socket has refused to take bytes.
 func (c *Conn) fail(cause error) {

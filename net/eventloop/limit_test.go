@@ -51,6 +51,30 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
+// TestCrowded proves that all connections together are bounded: where one alone could have its answers
+// wait, many cannot, and those that read are served.
+func TestCrowded(t *testing.T) {
+	t.Parallel()
+	forBackends(t, func(t *testing.T, cfg eventloop.Config) {
+		cfg.MaxOutTotal = 24 << 20
+		h := start(t, cfg, nil)
+		other := h.connect(0)
+		request := frame(codeFlood, 1, []byte{0, 0, 0x28, 0}) // 10 MiB
+		const count = 8
+		for range count {
+			h.connect(0).write(request)
+		}
+		eventually(t, "some are closed", func() bool { return h.srv.Stats().SlowReaders > 0 })
+		eventually(t, "all are answered or closed", func() bool { return h.commands.Load() >= count })
+		if st := h.srv.Stats(); st.SlowReaders > count-2 {
+			t.Errorf("also those are closed for whom there was room: %+v", st)
+		}
+		if got := other.call(codeEcho, []byte("x")); string(got) != "x" {
+			t.Errorf("another connection answers %q", got)
+		}
+	})
+}
+
 func scattered(count, size int) []run {
 	runs := make([]run, count)
 	for i := range runs {
@@ -64,7 +88,7 @@ func scattered(count, size int) []run {
 func TestPause(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, cfg eventloop.Config) {
-		cfg.MaxOutBytes = 64 << 20
+		cfg.MaxOutBytes = 16 << 20 // much less than all answers together
 		h := start(t, cfg, nil)
 		p := h.connect(0)
 		body := make([]byte, 1<<20)

@@ -249,7 +249,11 @@ func (l *Loop) finish() {
 
 // flush sends what it can, unless the socket is known to be full.
 func (l *Loop) flush(c *Conn) {
-	if c.closed || c.broken || c.armed {
+	if c.closed || c.broken {
+		return
+	}
+	if c.armed {
+		l.settle(c) // the queue has grown
 		return
 	}
 	if err := l.drv.flush(c); err != nil {
@@ -269,8 +273,15 @@ func (l *Loop) settle(c *Conn) {
 			l.busy--
 		}
 	}
+	if grown := c.out.bytes - c.counted; grown != 0 {
+		c.counted += grown
+		l.srv.outBytes.Add(grown)
+	}
 	cfg := &l.srv.cfg
 	bytes, segments := cfg.MaxOutBytes/8, cfg.MaxOutSegments/4
+	if c.out.bytes > crowdedBytes && l.srv.outBytes.Load() > cfg.MaxOutTotal/2 {
+		bytes = crowdedBytes
+	}
 	switch {
 	case !c.paused && (c.out.bytes > bytes || c.out.count() > segments):
 		c.paused = true
@@ -290,6 +301,8 @@ func (l *Loop) drop(c *Conn) {
 	c.closed = true
 	l.handler.Close(c, c.cause)
 	l.drv.shut(c)
+	l.srv.outBytes.Add(-c.counted)
+	c.counted = 0
 	l.bufs.put(c.acc)
 	c.acc = nil
 	if c.busy {

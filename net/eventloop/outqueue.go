@@ -76,7 +76,9 @@ func (q *outQueue) push(l *Loop, s segment) {
 func (q *outQueue) reserve(l *Loop, n int) []byte {
 	if !q.empty() {
 		t := &q.segs[len(q.segs)-1]
-		if t.buf != nil && !t.sealed && cap(t.buf)-len(t.buf) >= n {
+		// A buffer that a large frame has outgrown is not gone on with: growing it again and again
+		// would copy everything that waits.
+		if t.buf != nil && !t.sealed && cap(t.buf) <= outBuffer && cap(t.buf)-len(t.buf) >= n {
 			return t.buf
 		}
 	}
