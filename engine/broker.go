@@ -253,7 +253,7 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	}
 	if b.server != nil {
 		b.awaitFlush(ctx)
-		errs = append(errs, b.server.Close(ctx))
+		errs = append(errs, b.drain(ctx))
 	}
 	if b.workers != nil {
 		b.workers.close()
@@ -275,6 +275,22 @@ func (b *Broker) shutdown(ctx context.Context) error {
 		b.flushed.Close()
 	}
 	return errors.Join(errs...)
+}
+
+// drainWithin bounds how long the end waits for clients to read their answers: one that does not must
+// not take the time that the store needs to close.
+const drainWithin = 2 * time.Second
+
+// drain closes the ports and connections. Clients that do not read are no error.
+func (b *Broker) drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, drainWithin)
+	defer cancel()
+	err := b.server.Close(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		b.log.Warn("connections closed before their clients had read everything", "err", err)
+		return nil
+	}
+	return err
 }
 
 // awaitFlush lets the sends that wait for the disk be answered before their connections end.

@@ -139,7 +139,9 @@ func TestFaultTerminateUnderLoad(t *testing.T) {
 				for range 4 {
 					<-enough
 				}
+				slow := neverReads(t, p.broker)
 				p.terminate(t)
+				_ = slow.Close()
 				cancel()
 				load.Wait()
 				if _, err := os.Stat(filepath.Join(data, "abort")); !os.IsNotExist(err) {
@@ -187,6 +189,23 @@ func produce(ctx context.Context, addr string, queue int32, acked map[int64]stri
 		})
 	}
 	wg.Wait()
+}
+
+// neverReads is a client that asks for much and reads nothing of it.
+func neverReads(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+	for range 20000 {
+		e := remoting.Begin(nil, remoting.Head{Code: int32(remoting.GetBrokerConfig)})
+		if _, err := c.Write(e.End(nil)); err != nil {
+			break // the server does not read any more either
+		}
+	}
+	return c
 }
 
 // consume waits for messages at the end of the queue, as a consumer that has caught up does.
