@@ -112,6 +112,9 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 	}
 	job := &coldJob{ref: c.Ref(), cmd: cmd.Clone()}
 	handed := pool.hand(size, func() {
+		if ch.closed.Load() && (b.closing.Load() && !job.cmd.IsOneway() || asksOnly(job.cmd.Code)) {
+			return // nobody can be answered any more, and nobody was promised anything
+		}
 		job.reply = b.run(process, caller, job.cmd)
 		if joins && ch.closed.Load() {
 			// The connection ended while its heartbeat waited here: its end was told too early.
@@ -129,6 +132,19 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 // largeCommand is the size in bytes above which cold commands are worked on one at a time: read into
 // values, a body takes up to 60 times its size.
 const largeCommand = 64 << 10
+
+// asksOnly are costly codes that change nothing: work for a connection that has gone is in vain.
+func asksOnly(code int32) bool {
+	switch remoting.RequestCode(code) {
+	case remoting.QueryMessage, remoting.ViewMessageByID, remoting.GetAllTopicConfig,
+		remoting.GetAllSubscriptionGroupConfig, remoting.GetAllConsumerOffset,
+		remoting.GetBrokerConfig, remoting.GetBrokerRuntimeInfo, remoting.GetTopicStatsInfo,
+		remoting.GetConsumeStats, remoting.GetBrokerConsumeStats, remoting.QueryConsumeQueue:
+		return true
+	default:
+		return false
+	}
+}
 
 func busyReply() processor.Reply {
 	return processor.Reply{
