@@ -17,6 +17,7 @@ type load struct {
 	name  string // also the named workload of `skylark perf` that it begins with
 	about string
 	pull  bool // reads a backlog, which is made first
+	extra bool // only when asked for by name
 	// figure reads what is compared out of a run.
 	figure func(sample) float64
 	unit   string
@@ -62,6 +63,10 @@ func allLoads() []load {
 		{
 			name: "fixed-rate", about: "1 KB sends at 10 000 a second, latency from the due moment",
 			figure: func(s sample) float64 { return s.Latency.P999 }, unit: "p99.9 in ms", lower: true,
+		},
+		{
+			name: "ingest-batch", about: "1 KB messages in batches of 32, 4 connections x 4 in flight",
+			figure: perCPUSecond, unit: "messages per broker CPU-second", extra: true,
 		},
 	}
 }

@@ -123,7 +123,7 @@ func run(ctx context.Context, p plan) error {
 		}
 	}
 	for _, l := range allLoads() {
-		if len(p.loads) > 0 && !slices.Contains(p.loads, l.name) {
+		if asked := slices.Contains(p.loads, l.name); !asked && (l.extra || len(p.loads) > 0) {
 			continue
 		}
 		if err := measureLoad(ctx, p, l, sides, out); err != nil {

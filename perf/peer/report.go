@@ -150,7 +150,11 @@ func firstLine(ctx context.Context, name string, args ...string) string {
 func (r *results) report(sides []*side, commit string) string {
 	var out strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
-	p("# Skylark %s beside Apache RocketMQ, %s", commit, r.started.Format("2006-01-02"))
+	title := fmt.Sprintf("Skylark %s beside Apache RocketMQ", commit)
+	if len(sides) == 1 {
+		title = fmt.Sprintf("%s alone, at %s", sides[0].name, commit)
+	}
+	p("# %s, %s", title, r.started.Format("2006-01-02"))
 	p("")
 	p("%s, %d cores, %s. Flush mode of both: ASYNC_FLUSH. Medians of %d rounds of %v (at most %d messages), "+
 		"sides in turn, each warmed up for %v; page cache filled first: %v. "+
