@@ -22,6 +22,7 @@ type channel struct {
 	remote string
 	known  atomic.Bool // a heartbeat registered it: its end must be told to the membership
 	closed atomic.Bool
+	unread atomic.Int64 // bytes of answers that the client had not read when last looked at
 }
 
 // RemoteAddr is the client's address, ip:port.

@@ -98,10 +98,10 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 		Channel: ch, Peer: c.RemoteAddr(), Version: cmd.Version, Language: cmd.Language,
 		Listener: c.Listener(),
 	}
-	joins := remoting.RequestCode(cmd.Code) == remoting.HeartBeat
-	if joins {
+	if remoting.RequestCode(cmd.Code) == remoting.HeartBeat {
 		ch.known.Store(true)
 	}
+	ch.unread.Store(c.Queued())
 	size, pool := cmd.Memory(), b.workers
 	if size > largeCommand {
 		pool = b.large
@@ -110,24 +110,35 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 		h.reply(c, cmd, busyReply())
 		return
 	}
-	job := &coldJob{ref: c.Ref(), cmd: cmd.Clone()}
-	handed := pool.hand(size, func() {
-		if ch.closed.Load() && (b.closing.Load() && !job.cmd.IsOneway() || asksOnly(job.cmd.Code)) {
-			return // nobody can be answered any more, and nobody was promised anything
-		}
-		job.reply = b.run(process, caller, job.cmd)
-		if joins && ch.closed.Load() {
-			// The connection ended while its heartbeat waited here: its end was told too early.
-			b.members.ChannelClosed(ch)
-		}
-		if !job.cmd.IsOneway() {
-			job.ref.Post(job)
-		}
-	})
-	if !handed {
+	job := &coldJob{ref: c.Ref(), channel: ch, cmd: cmd.Clone()}
+	if !pool.hand(size, func() { b.work(job, process, caller) }) {
 		h.reply(c, cmd, busyReply())
 	}
 }
+
+// work runs one cold command on a worker.
+func (b *Broker) work(job *coldJob, process processor.Func, caller *processor.Caller) {
+	ch, asks := job.channel, asksOnly(job.cmd.Code)
+	switch {
+	case ch.closed.Load() && (b.closing.Load() && !job.cmd.IsOneway() || asks):
+		return // nobody can be answered any more, and nobody was promised anything
+	case asks && ch.unread.Load() > unreadMax:
+		job.reply = busyReply()
+	default:
+		job.reply = b.run(process, caller, job.cmd)
+	}
+	if remoting.RequestCode(job.cmd.Code) == remoting.HeartBeat && ch.closed.Load() {
+		// The connection ended while its heartbeat waited here: its end was told too early.
+		b.members.ChannelClosed(ch)
+	}
+	if !job.cmd.IsOneway() {
+		job.ref.Post(job)
+	}
+}
+
+// unreadMax is how many bytes of answers a client may leave unread and still have costly questions
+// worked out; beyond it they are answered SYSTEM_BUSY.
+const unreadMax = 1 << 20
 
 // largeCommand is the size in bytes above which cold commands are worked on one at a time: read into
 // values, a body takes up to 60 times its size.
@@ -179,15 +190,17 @@ func (b *Broker) run(process processor.Func, caller *processor.Caller, cmd *remo
 
 // coldJob is a cold command on its way to a worker and back.
 type coldJob struct {
-	ref   eventloop.Ref
-	cmd   *remoting.Command
-	reply processor.Reply
+	channel *channel
+	ref     eventloop.Ref
+	cmd     *remoting.Command
+	reply   processor.Reply
 }
 
 // Run writes the answer on the connection's own loop.
 func (j *coldJob) Run(c *eventloop.Conn) {
 	if c != nil {
 		writeReply(c, j.cmd, &j.reply)
+		j.channel.unread.Store(c.Queued())
 	}
 }
 

@@ -143,6 +143,7 @@ func (c *Conn) queued() {
 		c.dirty = true
 		l.dirty = append(l.dirty, c)
 	}
+	c.count()
 	if !c.overBound() {
 		return
 	}
@@ -160,7 +161,15 @@ func (c *Conn) queued() {
 func (c *Conn) overBound() bool {
 	s := c.loop.srv
 	return c.out.bytes > s.cfg.MaxOutBytes || c.out.count() > s.cfg.MaxOutSegments ||
-		c.out.bytes > crowdedBytes && s.outBytes.Load()+c.out.bytes-c.counted > s.cfg.MaxOutTotal
+		c.out.bytes > crowdedBytes && s.outBytes.Load() > s.cfg.MaxOutTotal
+}
+
+// count brings the server's total up to date.
+func (c *Conn) count() {
+	if grown := c.out.bytes - c.counted; grown != 0 {
+		c.counted += grown
+		c.loop.srv.outBytes.Add(grown)
+	}
 }
 
 // crowdedBytes is what a connection may have unsent while all of them together have too much.

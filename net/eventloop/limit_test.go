@@ -89,6 +89,9 @@ func TestPause(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, cfg eventloop.Config) {
 		cfg.MaxOutBytes = 16 << 20 // much less than all answers together
+		if cfg.Backend == eventloop.BackendGnet {
+			cfg.MaxOutBytes = 40 << 20 // it cannot stop reading before the kernel's buffer is empty
+		}
 		h := start(t, cfg, nil)
 		p := h.connect(0)
 		body := make([]byte, 1<<20)
@@ -106,8 +109,11 @@ func TestPause(t *testing.T) {
 		eventually(t, "the first requests are read", func() bool { return h.commands.Load() > 0 })
 		for i := range count {
 			cmd, err := p.read()
-			if err != nil || cmd.Opaque != remoting.Opaque(i) || len(cmd.Body) != len(body) {
-				t.Fatalf("answer %d: %+v, %v", i, cmd.Opaque, err)
+			if err != nil {
+				t.Fatalf("answer %d: %v", i, err)
+			}
+			if cmd.Opaque != remoting.Opaque(i) || len(cmd.Body) != len(body) {
+				t.Fatalf("answer %d: opaque %d, %d bytes", i, cmd.Opaque, len(cmd.Body))
 			}
 		}
 		<-sent

@@ -273,10 +273,7 @@ func (l *Loop) settle(c *Conn) {
 			l.busy--
 		}
 	}
-	if grown := c.out.bytes - c.counted; grown != 0 {
-		c.counted += grown
-		l.srv.outBytes.Add(grown)
-	}
+	c.count()
 	cfg := &l.srv.cfg
 	bytes, segments := cfg.MaxOutBytes/8, cfg.MaxOutSegments/4
 	if c.out.bytes > crowdedBytes && l.srv.outBytes.Load() > cfg.MaxOutTotal/2 {

@@ -23,7 +23,7 @@ type Server struct {
 	// Any goroutine.
 	closing     atomic.Bool
 	conns       atomic.Int64
-	outBytes    atomic.Int64 // unsent memory of all connections, as of the end of their last events
+	outBytes    atomic.Int64 // unsent memory of all connections
 	refused     atomic.Uint64
 	slowReaders atomic.Uint64
 	idleClosed  atomic.Uint64

@@ -107,6 +107,9 @@ func measureLoad(ctx context.Context, p plan, l load, sides []*side, out *result
 			return err
 		}
 	}
+	if free, err := memoryBytes("MemFree"); err == nil {
+		row.memFreeMB = free >> 20
+	}
 	for round := range p.rounds {
 		for i := range sides {
 			s := sides[(i+round)%len(sides)] // neither side is always first

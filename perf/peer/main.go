@@ -111,11 +111,6 @@ func run(ctx context.Context, p plan) error {
 	if err != nil {
 		return err
 	}
-	if p.fillCache {
-		if err := fillPageCache(ctx, work); err != nil {
-			return err
-		}
-	}
 	out := &results{plan: p, started: time.Now()}
 	if p.idle > 0 || p.clients > 0 {
 		if err := measureAtRest(ctx, p, sides, out); err != nil {
@@ -125,6 +120,14 @@ func run(ctx context.Context, p plan) error {
 	for _, l := range allLoads() {
 		if asked := slices.Contains(p.loads, l.name); !asked && (l.extra || len(p.loads) > 0) {
 			continue
+		}
+		if p.fillCache {
+			// Before each load: the stores of the load before are gone, and with them the pages they
+			// filled. Memory that has been free for seconds belongs to the host again, and touching
+			// it stalls the whole machine for 18 ms at a time.
+			if err := fillPageCache(ctx, work); err != nil {
+				return err
+			}
 		}
 		if err := measureLoad(ctx, p, l, sides, out); err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)

@@ -24,10 +24,11 @@ type results struct {
 }
 
 type row struct {
-	load    load
-	command []string
-	samples map[string][]sample // measured rounds, by side
-	raw     []rawResult         // everything, warm-up first
+	load      load
+	command   []string
+	memFreeMB int64               // when the first round began
+	samples   map[string][]sample // measured rounds, by side
+	raw       []rawResult         // everything, warm-up first
 }
 
 type rawResult struct {
@@ -112,7 +113,7 @@ func (r *results) environment(ctx context.Context, sides []*side, commit string)
 	for _, s := range sides {
 		settings[s.name] = s.settings
 	}
-	memory, _ := memoryBytes()
+	memory, _ := memoryBytes("MemTotal")
 	return map[string]any{
 		"date": r.started.Format(time.RFC3339), "commit": commit,
 		"cpu": cpuModel(), "cores": runtime.NumCPU(), "memory_bytes": memory,
@@ -174,6 +175,10 @@ func (r *results) report(sides []*side, commit string) string {
 	p("%s", strings.Repeat("|---", strings.Count(header, "|")-1)+"|")
 	for _, row := range r.rows {
 		r.reportRow(p, row, sides)
+	}
+	p("")
+	for _, row := range r.rows {
+		p("Free memory when the rounds of %s began: %d MB.", row.load.name, row.memFreeMB)
 	}
 	p("")
 	r.reportRest(p, sides)

@@ -219,13 +219,13 @@ func rssAnon(pid int) int64 {
 // fillPageCache reads a file of holes as large as memory, so that the kernel has to reclaim pages for
 // whatever is written later, on both sides alike.
 func fillPageCache(ctx context.Context, dir string) error {
-	total, err := memoryBytes()
+	total, err := memoryBytes("MemTotal")
 	if err != nil {
 		return err
 	}
 	say("filling the page cache: %d MB", total>>20)
 	name := filepath.Join(dir, "holes")
-	f, err := os.Create(name)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
@@ -245,16 +245,17 @@ func fillPageCache(ctx context.Context, dir string) error {
 	return ctx.Err()
 }
 
-func memoryBytes() (int64, error) {
+// memoryBytes returns one row of /proc/meminfo.
+func memoryBytes(row string) (int64, error) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+		if rest, ok := strings.CutPrefix(line, row+":"); ok {
 			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
 			return kb << 10, err
 		}
 	}
-	return 0, errors.New("no MemTotal in /proc/meminfo")
+	return 0, fmt.Errorf("no %s in /proc/meminfo", row)
 }
