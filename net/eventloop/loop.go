@@ -3,6 +3,7 @@
 package eventloop
 
 import (
+	"errors"
 	"io"
 	"net/netip"
 	"sync"
@@ -321,7 +322,7 @@ func (l *Loop) gone(c *Conn, cause error) {
 	if c.closed {
 		return
 	}
-	c.broken = c.broken || cause != io.EOF
+	c.broken = c.broken || !errors.Is(cause, io.EOF)
 	c.CloseWith(cause)
 	l.finish()
 }

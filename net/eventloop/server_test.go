@@ -158,7 +158,7 @@ func TestPeerHangsUp(t *testing.T) {
 		if err != nil || string(cmd.Body) != "abc" {
 			t.Fatalf("answer %+v, %v", cmd, err)
 		}
-		if err := h.cause(1); err != io.EOF {
+		if err := h.cause(1); !errors.Is(err, io.EOF) {
 			t.Fatalf("cause %v", err)
 		}
 	})

@@ -117,8 +117,10 @@ func TestLyingRemark(t *testing.T) {
 // 100 ms. Since the machine may be busy with something else, one quick try of a few is enough.
 func TestOtherProtocols(t *testing.T) {
 	for _, c := range []struct{ name, send, notice string }{
-		{"grpc", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-			"a gRPC client speaks to the remoting port, use the proxy port"},
+		{
+			"grpc", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+			"a gRPC client speaks to the remoting port, use the proxy port",
+		},
 		{"get", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "an HTTP client"},
 		{"post", "POST /a HTTP/1.0\r\n\r\n", "an HTTP client"},
 		{"tls", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "a TLS client"},

@@ -57,9 +57,9 @@ func All() []Workload {
 		},
 		{
 			Name:  "catch-up",
-			About: "pulls a backlog from its first message, 32 messages a pull",
+			About: "pulls a backlog from its first message, 32 messages a pull, one connection as a consumer has",
 			Consume: []Option{
-				{"topic", topic}, {"from", "first"}, {"connections", "4"}, {"pull-batch", "32"},
+				{"topic", topic}, {"from", "first"}, {"connections", "1"}, {"pull-batch", "32"},
 			},
 		},
 		{
