@@ -101,7 +101,7 @@ func (r *results) rawAll() any {
 
 func (r *results) commands() string {
 	var out strings.Builder
-	fmt.Fprintln(&out, strings.Join(os.Args, " "))
+	fmt.Fprintln(&out, strings.Join(append([]string{"go run ./perf/peer"}, os.Args[1:]...), " "))
 	for _, row := range r.rows {
 		fmt.Fprintln(&out, strings.Join(row.command, " "))
 	}

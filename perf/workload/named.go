@@ -57,7 +57,7 @@ func All() []Workload {
 		},
 		{
 			Name:  "catch-up",
-			About: "pulls a backlog from its first message, 32 messages a pull, one connection as a consumer has",
+			About: "pulls a backlog from its first message, 32 messages a pull, one connection",
 			Consume: []Option{
 				{"topic", topic}, {"from", "first"}, {"connections", "1"}, {"pull-batch", "32"},
 			},

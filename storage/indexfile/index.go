@@ -163,16 +163,33 @@ func (ix *Index) trust(b Bounds) (record.PhysicalOffset, error) {
 	return max(b.LogMin, ix.files[good-1].header.EndAt), nil
 }
 
+// indexed finds what is indexed of a record in one pass over its properties; of duplicates the last
+// counts, as everywhere.
+func indexed(props []byte) (unique, keys, tags []byte) {
+	for {
+		name, value, rest, ok := record.NextProperty(props)
+		if !ok {
+			return unique, keys, tags
+		}
+		switch string(name) {
+		case propUniqueKey:
+			unique = value
+		case propKeys:
+			keys = value
+		case propTags:
+			tags = value
+		}
+		props = rest
+	}
+}
+
 // Put indexes one record: its unique id, each of its keys, and its tags. Rollback marks, and records
 // that an earlier run has indexed, are skipped. It blocks when a file is full and a new one is made.
 func (ix *Index) Put(v record.View, at record.PhysicalOffset) error {
 	if v.SysFlag()&record.SysTransactionMask == record.SysRollback {
 		return nil
 	}
-	props := v.Properties()
-	unique, _ := record.Property(props, propUniqueKey)
-	keys, _ := record.Property(props, propKeys)
-	tags, _ := record.Property(props, propTags)
+	unique, keys, tags := indexed(v.Properties())
 	if len(unique)+len(keys)+len(tags) == 0 {
 		return nil
 	}
