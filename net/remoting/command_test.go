@@ -52,14 +52,18 @@ func TestDecodeJSON(t *testing.T) {
 		{
 			"java", `{"code":105,"extFields":{"topic":"Hello"},"flag":0,"language":"JAVA","opaque":7,` +
 				`"serializeTypeCurrentRPC":"JSON","version":479}`,
-			view{Code: 105, Opaque: 7, Version: 479, HasFields: true,
-				Fields: [][2]string{{"topic", "Hello"}}},
+			view{
+				Code: 105, Opaque: 7, Version: 479, HasFields: true,
+				Fields: [][2]string{{"topic", "Hello"}},
+			},
 		},
 		{
 			"go", `{"code":34,"language":"GO","version":317,"opaque":-2,"flag":2,"remark":"",` +
 				`"extFields":{}}`,
-			view{Code: 34, Language: remoting.LanguageGo, Version: 317, Opaque: -2, Flag: 2,
-				HasFields: true},
+			view{
+				Code: 34, Language: remoting.LanguageGo, Version: 317, Opaque: -2, Flag: 2,
+				HasFields: true,
+			},
 		},
 		{
 			"scalars as values",
@@ -71,32 +75,48 @@ func TestDecodeJSON(t *testing.T) {
 		{
 			"escapes", `{"remark":"a\"\\\/\b\f\n\r\t\u0001\u00e9\u8ba2\ud83d\ude00","extFields":` +
 				`{"i":"KEYS\u0001k\u0002","j":"x\u0001"}}`,
-			view{Remark: "a\"\\/\b\f\n\r\t\x01é订😀", HasFields: true,
-				Fields: [][2]string{{"i", "KEYS\x01k\x02"}, {"j", "x\x01"}}},
+			view{
+				Remark: "a\"\\/\b\f\n\r\t\x01é订😀", HasFields: true,
+				Fields: [][2]string{{"i", "KEYS\x01k\x02"}, {"j", "x\x01"}},
+			},
 		},
 		{"half a surrogate pair", `{"remark":"\ud83dx\ud83d\u0041"}`, view{Remark: "\ufffdx\ufffdA"}},
 		{"later member wins", `{"code":1,"code":2}`, view{Code: 2}},
-		{"later fields win", `{"extFields":{"a":"1"},"extFields":{"b":"2"}}`,
-			view{HasFields: true, Fields: [][2]string{{"b", "2"}}}},
-		{"unknown members", `{"x":[{"y":{}}],"z":{"q":null},"w":1.5e3,"v":null,"code":3}`,
-			view{Code: 3}},
-		{"null everywhere", `{"code":null,"remark":null,"extFields":null,"language":null}`,
-			view{Language: remoting.LanguageUnknown}},
-		{"null value is absent", `{"extFields":{"a":null,"b":"x"}}`,
-			view{HasFields: true, Fields: [][2]string{{"b", "x"}}}},
-		{"numeric text", `{"code":"30","opaque":"-5","version":"","flag":"1"}`,
-			view{Code: 30, Opaque: -5, Flag: 1}},
+		{
+			"later fields win", `{"extFields":{"a":"1"},"extFields":{"b":"2"}}`,
+			view{HasFields: true, Fields: [][2]string{{"b", "2"}}},
+		},
+		{
+			"unknown members", `{"x":[{"y":{}}],"z":{"q":null},"w":1.5e3,"v":null,"code":3}`,
+			view{Code: 3},
+		},
+		{
+			"null everywhere", `{"code":null,"remark":null,"extFields":null,"language":null}`,
+			view{Language: remoting.LanguageUnknown},
+		},
+		{
+			"null value is absent", `{"extFields":{"a":null,"b":"x"}}`,
+			view{HasFields: true, Fields: [][2]string{{"b", "x"}}},
+		},
+		{
+			"numeric text", `{"code":"30","opaque":"-5","version":"","flag":"1"}`,
+			view{Code: 30, Opaque: -5, Flag: 1},
+		},
 		{"fraction", `{"code":30.0,"opaque":1e3}`, view{Code: 30, Opaque: 1000}},
-		{"single quotes", `{'code':30,'extFields':{'a':'it"s'}}`,
-			view{Code: 30, HasFields: true, Fields: [][2]string{{"a", `it"s`}}}},
+		{
+			"single quotes", `{'code':30,'extFields':{'a':'it"s'}}`,
+			view{Code: 30, HasFields: true, Fields: [][2]string{{"a", `it"s`}}},
+		},
 		{"comments and commas", "/*a*/{,\"code\":1,,//x\n\"opaque\":2,}", view{Code: 1, Opaque: 2}},
 		{"leading zeros", `{"code":0030,"opaque":-007}`, view{Code: 30, Opaque: -7}},
 		{"language ordinal", `{"language":9}`, view{Language: remoting.LanguageGo}},
 		{"language ordinal out of range", `{"language":99}`, view{Language: remoting.LanguageUnknown}},
 		{"language unknown", `{"language":"COBOL"}`, view{Language: remoting.LanguageUnknown}},
 		{"names keep their case", `{"CODE":30}`, view{}},
-		{"object as value", `{"extFields":{"a":{'b':[1]}}}`,
-			view{HasFields: true, Fields: [][2]string{{"a", `{"b":[1]}`}}}},
+		{
+			"object as value", `{"extFields":{"a":{'b':[1]}}}`,
+			view{HasFields: true, Fields: [][2]string{{"a", `{"b":[1]}`}}},
+		},
 		{"raw control characters", "{\"remark\":\"a\x01\x02b\"}", view{Remark: "a\x01\x02b"}},
 		{"escaped name", `{"co\u0064e":5}`, view{Code: 5}},
 	} {

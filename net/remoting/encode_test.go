@@ -53,8 +53,11 @@ func TestEncode(t *testing.T) {
 				Code: 11, Flag: 1, Language: remoting.LanguageGo, Version: 513, Opaque: -3,
 				Remark: "FOUND \"\\\n\r\t\x01 订", HasFields: true, Body: "body",
 				Fields: [][2]string{
-					{"s", "a\x01b\x02\"\\"}, {"b", "\x1f"}, {"i", "-9223372036854775808"},
-					{"t", "true"}, {"f", "false"},
+					{"s", "a\x01b\x02\"\\"},
+					{"b", "\x1f"},
+					{"i", "-9223372036854775808"},
+					{"t", "true"},
+					{"f", "false"},
 				},
 			}
 			c := decodeWhole(t, out[4:])
@@ -157,8 +160,17 @@ func sendHeader(form remoting.SerializeType) []byte {
 	h.Serialize = form
 	e := remoting.Begin(nil, h)
 	for _, f := range [][2]string{
-		{"a", "producer-group"}, {"b", "TopicTest"}, {"c", "TBW102"}, {"d", "4"}, {"e", "3"},
-		{"f", "0"}, {"g", "1700000000000"}, {"h", "0"}, {"j", "0"}, {"k", "false"}, {"m", "false"},
+		{"a", "producer-group"},
+		{"b", "TopicTest"},
+		{"c", "TBW102"},
+		{"d", "4"},
+		{"e", "3"},
+		{"f", "0"},
+		{"g", "1700000000000"},
+		{"h", "0"},
+		{"j", "0"},
+		{"k", "false"},
+		{"m", "false"},
 		{"i", "UNIQ_KEY\x010A00000127118B4AAC2000000A0001\x02WAIT\x01true\x02TAGS\x01TagA\x02"},
 		{"n", "broker-a"},
 	} {
