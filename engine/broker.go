@@ -60,6 +60,7 @@ type Broker struct {
 	// Any goroutine.
 	permission atomic.Int32
 	closing    atomic.Bool
+	produced   atomic.Int64 // bytes of cold answers on their way from workers to loops
 	closeOnce  sync.Once
 	closeErr   error
 }

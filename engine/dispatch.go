@@ -110,7 +110,7 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 		h.reply(c, cmd, busyReply())
 		return
 	}
-	job := &coldJob{ref: c.Ref(), channel: ch, cmd: cmd.Clone()}
+	job := &coldJob{broker: b, ref: c.Ref(), channel: ch, cmd: cmd.Clone()}
 	if !pool.hand(size, func() { b.work(job, process, caller) }) {
 		h.reply(c, cmd, busyReply())
 	}
@@ -122,19 +122,28 @@ func (b *Broker) work(job *coldJob, process processor.Func, caller *processor.Ca
 	switch {
 	case ch.closed.Load() && (b.closing.Load() && !job.cmd.IsOneway() || asks):
 		return // nobody can be answered any more, and nobody was promised anything
-	case asks && ch.unread.Load() > unreadMax:
+	case asks && (ch.unread.Load() > unreadMax || b.produced.Load() > producedMax):
 		job.reply = busyReply()
 	default:
 		job.reply = b.run(process, caller, job.cmd)
 	}
+	// From here on the answer waits for its loop, which may be busier than the workers.
+	b.produced.Add(int64(len(job.reply.Body)))
+	ch.unread.Add(int64(len(job.reply.Body)))
 	if remoting.RequestCode(job.cmd.Code) == remoting.HeartBeat && ch.closed.Load() {
 		// The connection ended while its heartbeat waited here: its end was told too early.
 		b.members.ChannelClosed(ch)
 	}
-	if !job.cmd.IsOneway() {
-		job.ref.Post(job)
+	if job.cmd.IsOneway() {
+		b.produced.Add(-int64(len(job.reply.Body)))
+		return
 	}
+	job.ref.Post(job)
 }
+
+// producedMax is how many bytes of answers may wait for their loops while costly questions are still
+// worked out.
+const producedMax = 16 << 20
 
 // unreadMax is how many bytes of answers a client may leave unread and still have costly questions
 // worked out; beyond it they are answered SYSTEM_BUSY.
@@ -190,6 +199,7 @@ func (b *Broker) run(process processor.Func, caller *processor.Caller, cmd *remo
 
 // coldJob is a cold command on its way to a worker and back.
 type coldJob struct {
+	broker  *Broker
 	channel *channel
 	ref     eventloop.Ref
 	cmd     *remoting.Command
@@ -198,6 +208,7 @@ type coldJob struct {
 
 // Run writes the answer on the connection's own loop.
 func (j *coldJob) Run(c *eventloop.Conn) {
+	j.broker.produced.Add(-int64(len(j.reply.Body)))
 	if c != nil {
 		writeReply(c, j.cmd, &j.reply)
 		j.channel.unread.Store(c.Queued())
