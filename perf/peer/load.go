@@ -44,6 +44,19 @@ type sample struct {
 	} `json:"broker"`
 }
 
+// check refuses a run that measured nothing: a broker that has ended must not enter a median as 0.
+func (s sample) check() error {
+	switch {
+	case s.Messages == 0:
+		return fmt.Errorf("no message was answered: %d sends failed; is the broker still there?",
+			s.SendFailed)
+	case s.Broker.CPUSeconds == 0:
+		return fmt.Errorf("%d messages cost the broker no CPU: its process was not measured",
+			s.Messages)
+	}
+	return nil
+}
+
 func perCPUSecond(s sample) float64 { return s.Broker.MessagesPerCPUSecond }
 
 func allLoads() []load {
@@ -160,6 +173,9 @@ func measureOnce(ctx context.Context, p plan, l load, s *side, duration time.Dur
 	var got sample
 	if err := json.Unmarshal(lines[len(lines)-1], &got); err != nil {
 		return sample{}, fmt.Errorf("result %.300q: %w", lines[len(lines)-1], err)
+	}
+	if err := got.check(); err != nil {
+		return sample{}, err
 	}
 	row.raw = append(row.raw, rawResult{Side: s.name, Result: json.RawMessage(lines[len(lines)-1])})
 	return got, nil
