@@ -291,11 +291,13 @@ func (r *Reader) Commit(ctx context.Context, ms ...*Received) error {
 	at := map[Queue]int64{}
 	r.mu.Lock()
 	for _, m := range ms {
-		if r.queues[m.Source] == nil {
+		f := r.queues[m.Source]
+		if f == nil {
 			r.mu.Unlock()
 			return fmt.Errorf("client: commit: queue %s: %w", m.Source, ErrNotAssigned)
 		}
 		at[m.Source] = max(at[m.Source], m.Offset+1)
+		f.doneAt = max(f.doneAt, m.Offset+1) // or Close would store the position before it
 	}
 	if len(ms) == 0 {
 		for q, f := range r.queues {
