@@ -60,6 +60,7 @@ var imports = map[string][]string{
 	},
 
 	"perf/measure":  nil,
+	"perf/live":     {"perf/measure"},
 	"perf/workload": {"client", "perf/measure", "net/invoke", "net/protocol", "net/remoting", "storage/record"},
 	"perf/peer":     {"engine/interop/..."}, // shares the download of Apache RocketMQ
 
@@ -75,6 +76,8 @@ var outside = map[string][]string{
 	"github.com/spf13/cobra":        {"cmd/skylark"},
 	"github.com/spf13/pflag":        {"cmd/skylark"},
 	"github.com/HdrHistogram/":      {"perf/measure"},
+	"github.com/jedib0t/go-pretty/": {"perf/live", "perf/report", "perf/peer"},
+	"golang.org/x/perf/":            {"perf/report"},
 	"github.com/pierrec/lz4/":       {"client"},
 	"github.com/klauspost/compress": {"client"},
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/skylarkmq/skylark/perf/live"
 	"github.com/skylarkmq/skylark/perf/measure"
 	"github.com/skylarkmq/skylark/perf/workload"
 )
@@ -45,7 +46,7 @@ func (a *app) perfCommonFlags(cmd *cobra.Command, f *perfFlags, brokerPID *int) 
 	fl.DurationVar(&f.duration, "duration", 0,
 		"measure for so long after warm-up, as 60s; 0: for ever")
 	fl.IntVar(&f.reportMS, "report-ms", 0,
-		"between reports, at least 100; 0: 10000, or 1000 on a terminal")
+		"between report lines, at least 100; 0: 10000; a terminal shows a live view instead")
 	fl.StringVar(&f.serialize, "serialize", "json", "header form of requests: json or rocketmq")
 	fl.IntVar(brokerPID, "broker-pid", 0,
 		"process whose CPU and memory are measured over the window; must run on this host")
@@ -61,14 +62,11 @@ func (a *app) output(f *perfFlags) (workload.Output, error) {
 	if f.reportMS != 0 && f.reportMS < 100 {
 		return out, misuse{fmt.Errorf("--report-ms is %d, want at least 100", f.reportMS)}
 	}
-	if file, ok := a.stdout.(*os.File); ok && !a.json {
-		out.Live = term.IsTerminal(int(file.Fd()))
+	if file, ok := a.stdout.(*os.File); ok && !a.json && term.IsTerminal(int(file.Fd())) {
+		out.View = live.New(file)
 	}
 	if out.Every == 0 {
 		out.Every = 10 * time.Second
-		if out.Live {
-			out.Every = time.Second
-		}
 	}
 	return out, nil
 }
