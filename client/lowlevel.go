@@ -46,8 +46,19 @@ func (c *Client) CallNameServer(
 }
 
 // NameServers returns the addresses of the name servers in use, for requests that each of them must
-// get; CallBroker sends to them as well. The slice is the caller's.
-func (c *Client) NameServers() []string { return append([]string(nil), c.nameServers...) }
+// get; CallBroker sends to them as well. The slice is the caller's. With a resolver that has not
+// been asked yet it is empty; Ping asks it.
+func (c *Client) NameServers() []string { return c.servers.all() }
+
+// WireName returns the name that a topic or group has at brokers: with WithNamespace it begins with
+// the namespace. UserName is the way back. Neither CallBroker nor CallNameServer does this.
+func (c *Client) WireName(name string) string { return c.onWire(name) }
+
+// UserName returns the name that users know a topic or group by.
+func (c *Client) UserName(name string) string { return c.offWire(name) }
+
+// ID returns the client id that brokers show.
+func (c *Client) ID() string { return c.id }
 
 // ParseStored reads one record as a broker of this name stores it, the body inflated. The message
 // shares the record's memory. ErrInvalidRecord says that there is no record.

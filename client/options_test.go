@@ -23,7 +23,6 @@ import (
 
 	"github.com/skylarkmq/skylark/client"
 	"github.com/skylarkmq/skylark/client/scripttest"
-	"github.com/skylarkmq/skylark/net/invoke"
 	"github.com/skylarkmq/skylark/net/remoting"
 )
 
@@ -240,9 +239,9 @@ func TestResolver(t *testing.T) {
 	if err := c.Ping(within(t)); err != nil {
 		t.Errorf("ping: %v", err)
 	}
-	servers, err := c.Raw().NameServers(within(t))
-	if err != nil || len(servers) != 2 || servers[0] != s.NameServer.Addr {
-		t.Errorf("servers %q, %v, want the one that answers in front", servers, err)
+	servers := c.NameServers()
+	if len(servers) != 2 || servers[0] != s.NameServer.Addr {
+		t.Errorf("servers %q, want the one that answers in front", servers)
 	}
 	mu.Lock()
 	answer = "nonsense"
@@ -252,37 +251,6 @@ func TestResolver(t *testing.T) {
 	}
 	if _, err := client.HTTPResolver("ftp://x", nil); err == nil {
 		t.Error("an ftp address server was accepted")
-	}
-}
-
-func TestRaw(t *testing.T) {
-	t.Parallel()
-	s, c := cluster(t, 1)
-	ctx := within(t)
-	s.SetTopic("t", 2)
-	data, err := c.Raw().Route(ctx, "t")
-	if err != nil || len(data.QueueDatas) != 1 {
-		t.Errorf("route: %+v, %v", data, err)
-	}
-	if _, err := c.Raw().Route(ctx, "absent"); !errors.Is(err, client.ErrNoRoute) {
-		t.Errorf("absent topic: %v", err)
-	}
-	_, err = newProducer(t, c).Send(ctx, text("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := s.Brokers[0]
-	res, err := c.Raw().Call(ctx, "unscripted", b.Name, b.Addr, &invoke.Request{Code: 9999})
-	if res == nil || !errors.Is(err, client.ErrUnsupported) {
-		t.Errorf("unknown code: %v, %v", res, err)
-	}
-	for id := range int32(2) {
-		for _, rec := range b.Records("t", id) {
-			m, size, err := c.Raw().Decode(b.Name, rec)
-			if err != nil || size != len(rec) || string(m.Body) != "x" || m.Source.Broker != b.Name {
-				t.Errorf("decoded %+v, %d bytes, %v", m, size, err)
-			}
-		}
 	}
 }
 
