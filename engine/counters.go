@@ -17,11 +17,12 @@ type counters struct {
 
 func nowMS() int64 { return time.Now().UnixMilli() }
 
-// Put counts one stored send.
-func (c *counters) Put(topic []byte, messages, bytes int) {
-	now := nowMS()
-	c.stats.Topic(topic).Put(now, int64(messages), int64(bytes))
-	c.stats.Broker().Put(now, int64(messages), int64(bytes), 0, c.topics.IsSystem(string(topic)))
+// Put counts stored sends to one topic.
+func (c *counters) Put(topic []byte, sends, messages, bytes int) {
+	now, calls := nowMS(), int64(sends)
+	c.stats.Topic(topic).Put(now, calls, int64(messages), int64(bytes))
+	c.stats.Broker().Put(now, calls, int64(messages), int64(bytes), 0,
+		c.topics.IsSystem(string(topic)))
 }
 
 // PutFailed counts one send that was refused.

@@ -35,8 +35,8 @@ func (h *loopHandler) Open(c *eventloop.Conn) {
 	c.SetValue(&channel{ref: c.Ref(), remote: c.RemoteAddr().String()})
 }
 
-// Command handles one command. Sends are collected until the end of the read, so that one read
-// is one append; anything else first lets the collected sends happen, which keeps the order that a
+// Command handles one command. Sends are collected until the end of the turn, so that all that had
+// arrived is one append; anything else first lets the collected sends happen, which keeps the order that a
 // client sees on its connection.
 func (h *loopHandler) Command(c *eventloop.Conn, cmd *remoting.Command) {
 	if cmd.IsResponse() {
@@ -59,8 +59,8 @@ func (h *loopHandler) Command(c *eventloop.Conn, cmd *remoting.Command) {
 	}
 }
 
-// ReadDone stores what the read brought.
-func (h *loopHandler) ReadDone(*eventloop.Conn) { h.send.Flush() }
+// ReadDone stores what the turn brought.
+func (h *loopHandler) ReadDone() { h.send.Flush() }
 
 // Close tells the membership that a client has gone. Leaving a group notifies the others, which
 // may take a while, so a worker does it.

@@ -11,6 +11,7 @@
 package processor
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -55,12 +56,11 @@ type SendShared struct {
 
 // SendCounters counts what was stored. The calls are cheap and never block.
 type SendCounters interface {
-	Put(topic []byte, messages, bytes int)
+	Put(topic []byte, sends, messages, bytes int)
 	PutFailed()
 }
 
-// Send answers sends on one event loop. Sends of one socket read are collected by Add and stored by
-// Flush in one critical section of the store.
+// Send answers sends on one event loop. Sends of one turn are collected by Add and stored by Flush in one critical section of the store.
 //
 // Cost in the steady state: no allocation, one copy of the properties into scratch, one copy of
 // the body into the log.
@@ -70,7 +70,6 @@ type Send struct {
 	own     []byte // properties that each message gets
 	entries []storage.Entry
 	calls   []sendCall
-	conn    *eventloop.Conn // of the collected sends
 	scratch []byte          // properties and topics of the collected sends
 	ids     []byte
 	req     protocol.SendRequest
@@ -81,6 +80,7 @@ type Send struct {
 
 // sendCall is one collected send: what its answer needs.
 type sendCall struct {
+	conn   *eventloop.Conn
 	head   remoting.Head
 	oneway bool
 	noWait bool
@@ -97,8 +97,7 @@ func NewSend(shared *SendShared) *Send {
 }
 
 // Add checks one send and collects it; refusals are answered at once. Everything it keeps of cmd is
-// copied, except the body, which must stay until Flush: it lies in the socket read that is being
-// handled.
+// copied, except the body, which must stay until Flush: it lies in what the turn has read.
 func (s *Send) Add(c *eventloop.Conn, cmd *remoting.Command) {
 	if err := s.req.Decode(cmd); err != nil {
 		s.refuseFrame(c, cmd, err)
@@ -124,7 +123,7 @@ func (s *Send) Add(c *eventloop.Conn, cmd *remoting.Command) {
 // checkTopic is preSend: name, permission, existence, queue. Nil without an error means that the
 // command went to a worker.
 func (s *Send) checkTopic(c *eventloop.Conn, cmd *remoting.Command) (*protocol.TopicConfig, error) {
-	if s.AcceptFromMS > s.NowMS() {
+	if s.AcceptFromMS > 0 && s.AcceptFromMS > s.NowMS() {
 		return nil, remoting.Errorf(remoting.SystemError, "broker unable to service, until %d",
 			s.AcceptFromMS)
 	}
@@ -208,7 +207,6 @@ func (s *Send) collect(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.T
 	if target.TopicFilterType == protocol.MultiTag {
 		sysFlag |= protocol.SysFlagMultiTags
 	}
-	s.conn = c
 	s.entry(storage.Entry{Batch: r.Batch, Draft: record.Draft{
 		Topic: s.keepTopic(target), QueueID: r.QueueID, Flag: r.Flag, SysFlag: sysFlag,
 		ReconsumeTimes: r.ReconsumeTimes, BornMS: r.BornMS, BornHost: c.RemoteAddr(),
@@ -216,7 +214,8 @@ func (s *Send) collect(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.T
 		TagsCode: record.TagsCode(seen.tags),
 	}})
 	s.calls = append(s.calls, sendCall{
-		head: cmd.Reply(remoting.Success), oneway: cmd.IsOneway(), noWait: seen.noWait, uniq: seen.uniq,
+		conn: c, head: cmd.Reply(remoting.Success), oneway: cmd.IsOneway(), noWait: seen.noWait,
+		uniq: seen.uniq,
 	})
 	return nil
 }
@@ -323,13 +322,37 @@ func (s *Send) Flush() {
 		return
 	}
 	s.Store.Append(s.entries)
+	s.count()
 	for i := range s.entries {
 		s.settle(&s.calls[i], &s.entries[i])
 	}
+	clear(s.calls)
 	s.entries, s.calls, s.scratch = s.entries[:0], s.calls[:0], s.scratch[:0]
-	s.conn = nil
 	if cap(s.scratch) > scratchMax {
 		s.scratch = nil
+	}
+}
+
+// count tells the counters of what was stored, neighbours of one topic at once.
+func (s *Send) count() {
+	var topic []byte
+	sends, messages, size := 0, 0, 0
+	for i := range s.entries {
+		e := &s.entries[i]
+		if e.Err != nil {
+			continue
+		}
+		if sends > 0 && !bytes.Equal(topic, e.Draft.Topic) {
+			s.Counters.Put(topic, sends, messages, size)
+			sends, messages, size = 0, 0, 0
+		}
+		topic = e.Draft.Topic
+		sends++
+		messages += int(e.Count)
+		size += len(e.Draft.Body)
+	}
+	if sends > 0 {
+		s.Counters.Put(topic, sends, messages, size)
 	}
 }
 
@@ -341,18 +364,17 @@ func (s *Send) settle(call *sendCall, e *storage.Entry) {
 		s.Counters.PutFailed()
 		if !call.oneway {
 			code, remark := Outcome(e.Err)
-			s.answerError(s.conn, call.head, code, remark)
+			s.answerError(call.conn, call.head, code, remark)
 		}
 		return
 	}
-	s.Counters.Put(e.Draft.Topic, int(e.Count), len(e.Draft.Body))
 	if call.oneway {
 		return
 	}
 	if s.Flushed != nil && !call.noWait && s.park(call, e) {
 		return
 	}
-	s.answer(s.conn, call.head, e, call.uniq)
+	s.answer(call.conn, call.head, e, call.uniq)
 }
 
 // answer writes the success header.

@@ -234,7 +234,7 @@ type FlushWait struct {
 // full, in which case the answer goes out at once as FLUSH_DISK_TIMEOUT.
 func (s *Send) park(call *sendCall, e *storage.Entry) bool {
 	w := s.spareWait()
-	w.ref, w.loop, w.head = s.conn.Ref(), s.conn.Loop(), call.head
+	w.ref, w.loop, w.head = call.conn.Ref(), call.conn.Loop(), call.head
 	w.uniq = append(w.uniq[:0], call.uniq...)
 	places := append(w.entry.Places[:0], e.Places...)
 	w.entry = *e
