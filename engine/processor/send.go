@@ -70,7 +70,7 @@ type Send struct {
 	own     []byte // properties that each message gets
 	entries []storage.Entry
 	calls   []sendCall
-	scratch []byte          // properties and topics of the collected sends
+	scratch []byte // properties and topics of the collected sends
 	ids     []byte
 	req     protocol.SendRequest
 	waits   []*FlushWait // spare ones
