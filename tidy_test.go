@@ -39,12 +39,18 @@ var imports = map[string][]string{
 	"net/invoke":           {"net/remoting"},
 	"storage":              {"storage/...", "zerocopy"},
 
-	"engine/settings":     nil, // reads RocketMQ's properties files for broker and name server
-	"engine/stats":        {"net/protocol"},
-	"engine/topic":        {"net/protocol", "net/remoting", "storage/vfs"},
-	"engine/group":        {"net/protocol", "net/remoting", "storage/vfs"},
-	"engine/offset":       {"net/protocol", "net/remoting", "storage/vfs"},
-	"engine/watermark":    nil,
+	"engine/settings":  nil, // reads RocketMQ's properties files for broker and name server
+	"engine/stats":     {"net/protocol"},
+	"engine/topic":     {"net/protocol", "net/remoting", "storage/vfs"},
+	"engine/group":     {"net/protocol", "net/remoting", "storage/vfs"},
+	"engine/offset":    {"net/protocol", "net/remoting", "storage/vfs"},
+	"engine/watermark": nil,
+	"engine/progress":  {"storage/record", "storage/vfs"},
+	"engine/retry":     {"net/protocol"},
+	"engine/delay": {
+		"engine/progress", "net/protocol", "net/remoting", "storage", "storage/consumequeue",
+		"storage/record", "storage/vfs", "zerocopy",
+	},
 	"engine/longpoll":     nil,
 	"engine/registration": {"net/invoke", "net/protocol", "net/remoting"},
 	"engine/processor":    {"engine/...", "storage/...", "net/...", "zerocopy"},

@@ -53,6 +53,8 @@ type Broker struct {
 	register *registration.Registration
 	server   *eventloop.Server
 
+	delayed    delayed
+	count      *counters
 	sendShared processor.SendShared
 	pullShared processor.PullShared
 	cold       processor.Cold
@@ -71,6 +73,7 @@ func New(cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{cfg: cfg, log: cfg.Logger}
+	b.delayed.rules = cfg.delayRules()
 	b.permission.Store(cfg.BrokerPermission)
 	return b, nil
 }
@@ -127,7 +130,12 @@ func (b *Broker) open() error {
 	if b.flushed != nil {
 		b.flushed.Advance(int64(store.Info().Flushed))
 	}
+	b.count = &counters{stats: b.stats, topics: b.topics}
+	if err := b.openDelayed(); err != nil {
+		return err
+	}
 	b.wire()
+	b.delayed.start()
 	return b.newRegistration()
 }
 
@@ -267,6 +275,7 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	if b.offsets != nil {
 		errs = append(errs, b.offsets.Close())
 	}
+	errs = append(errs, b.delayed.close())
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
 	} else if b.cfg.Lock != nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skylarkmq/skylark/engine/delay"
 	"github.com/skylarkmq/skylark/engine/settings"
 	"github.com/skylarkmq/skylark/storage/vfs"
 )
@@ -110,6 +111,8 @@ type Config struct {
 	TransferCountDisk   int    `key:"maxTransferCountOnMessageInDisk" min:"1"`
 	MemoryMaxRatio      int    `key:"accessMessageInMemoryMaxRatio" min:"1" max:"95"`
 	DiskWarningRatio    int    `key:"diskSpaceWarningLevelRatio"`
+	DelayLevels         string `key:"messageDelayLevel"`
+	FlushDelayOffsetMS  int64  `key:"flushDelayOffsetInterval" min:"100" max:"3600000"`
 	TimerWheel          bool   `key:"timerWheelEnable"`
 
 	// Path is the file these values came from; dynamic updates are written back to it.
@@ -156,6 +159,7 @@ func Default() Config {
 		TransferBytesMemory: 262144, TransferCountMemory: 32,
 		TransferBytesDisk: 65536, TransferCountDisk: 8, MemoryMaxRatio: 40,
 		DiskWarningRatio: 90, TimerWheel: true,
+		DelayLevels: delay.DefaultLevels, FlushDelayOffsetMS: 10000,
 	}
 }
 
@@ -243,6 +247,9 @@ func (c *Config) complete() error {
 			"broker yet; start it as ASYNC_MASTER"))
 	} else if c.BrokerID != 0 {
 		errs = append(errs, fmt.Errorf("brokerId %d: a master has brokerId 0", c.BrokerID))
+	}
+	if _, err := delay.ParseLevels(c.DelayLevels); err != nil {
+		errs = append(errs, err)
 	}
 	if strings.Contains(c.CommitLogDir, ",") {
 		errs = append(errs, fmt.Errorf("storePathCommitLog %q: several directories are not available "+

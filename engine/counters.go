@@ -25,6 +25,20 @@ func (c *counters) Put(topic []byte, sends, messages, bytes int) {
 		c.topics.IsSystem(string(topic)))
 }
 
+// delivered counts messages that were appended to their real topic when they were due.
+func (c *counters) delivered(topic []byte, messages, bytes int) {
+	c.Put(topic, messages, messages, bytes)
+}
+
+// SentBack counts one message that a consumer gave back, and whether it became a dead letter.
+func (c *counters) SentBack(group, topic []byte, dead bool) {
+	g, now := c.stats.Group(group, topic), nowMS()
+	g.SendBackNums.Add(now, 1)
+	if dead {
+		g.DLQNums.Add(now, 1)
+	}
+}
+
 // PutFailed counts one send that was refused.
 func (c *counters) PutFailed() { c.stats.Broker().PutFailed() }
 

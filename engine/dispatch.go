@@ -232,8 +232,6 @@ func writeReply(c *eventloop.Conn, cmd *remoting.Command, r *processor.Reply) {
 // notYet names what a refused code belongs to, so that an operator knows that it is not a mistake.
 func (b *Broker) notYet(code int32) string {
 	switch remoting.RequestCode(code) {
-	case remoting.ConsumerSendMsgBack:
-		return ": this broker has no retry topic delivery yet, consume it again locally"
 	case remoting.EndTransaction, remoting.CheckTransactionState:
 		return ": this broker has no transactions yet"
 	case remoting.PopMessage, remoting.AckMessage, remoting.BatchAckMessage, remoting.PeekMessage,

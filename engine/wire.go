@@ -95,6 +95,7 @@ func (b *Broker) storeConfig() storage.Config {
 	s.MaxTransferBytesInDisk, s.MaxTransferCountInDisk = cfg.TransferBytesDisk,
 		cfg.TransferCountDisk
 	s.AccessInMemoryMaxRatio, s.DiskFullRatio = cfg.MemoryMaxRatio, cfg.DiskWarningRatio
+	s.DelayLevels = b.delayed.rules.Levels
 	s.RecoverSkip, s.Lock = cfg.RecoverSkip, cfg.Lock
 	s.Notice = b.notice
 	s.OnDispatched = b.dispatched
@@ -106,6 +107,7 @@ func (b *Broker) storeConfig() storage.Config {
 func (b *Broker) dispatched(ds []storage.Dispatched) {
 	for i := range ds {
 		b.held.Arrived(ds[i].Topic, ds[i].Queue, int64(ds[i].End))
+		b.delayed.arrived(&ds[i])
 	}
 }
 
@@ -118,9 +120,9 @@ func (b *Broker) flushedTo(at record.PhysicalOffset) {
 
 // wire fills what the processors share.
 func (b *Broker) wire() {
-	count := &counters{stats: b.stats, topics: b.topics}
 	b.sendShared = processor.SendShared{
-		Store: b.store, Topics: b.topics, Groups: b.groups, Locks: b.locks, Counters: count,
+		Store: b.store, Topics: b.topics, Groups: b.groups, Locks: b.locks, Counters: b.count,
+		Delays: &b.delayed.rules, Broker: b.cfg.BrokerName,
 		UniqueIDs: record.NewUniqueIDs(b.advertised.Host.Addr()),
 		Cluster:   b.cfg.ClusterName, Region: b.cfg.RegionID, TraceOn: b.cfg.TraceOn,
 		StoreHost: b.advertised.Host, MaxMessageSize: b.cfg.MaxMessageSize,
@@ -129,7 +131,7 @@ func (b *Broker) wire() {
 	}
 	b.pullShared = processor.PullShared{
 		Store: b.store, Topics: b.topics, Groups: b.groups, Members: b.members,
-		Offsets: b.offsets, Held: b.held, Counters: count, Address: b.advertised.Host,
+		Offsets: b.offsets, Held: b.held, Counters: b.count, Address: b.advertised.Host,
 		LitePull: b.cfg.LitePullMessage, SlaveRead: b.cfg.SlaveRead,
 		ServerSideResets: b.cfg.ServerSideResets, LongPolling: b.cfg.LongPolling,
 		ShortPolling: ms(b.cfg.ShortPollingMS), HoldMax: ms(b.cfg.HoldMaxMS),
@@ -143,7 +145,9 @@ func (b *Broker) wire() {
 		Offsets: b.offsets, Stats: b.stats, Store: b.store, Clients: b.calls,
 		Settings: newDynamic(b), Now: time.Now, ClientReset: !b.cfg.ServerSideResets,
 		MixedMessageType: b.cfg.EnableMixedMessageType, TopicDeleted: b.topicDeleted,
+		DelayOffsets: b.delayed.levels.Offsets,
 	})
+	b.sendBacks().Register(b.cold)
 	query := &processor.Query{
 		Store: b.store, DefaultMax: b.cfg.QueryMax, AnswerMax: remoting.MaxFrame / 2,
 	}

@@ -35,34 +35,22 @@ const (
 // PendingInfo counts messages that wait in the store to be delivered later, as found at the start.
 // They stay where they are: RocketMQ delivers them when it opens the store again.
 type PendingInfo struct {
-	Delayed int64 // with a delay level, in SCHEDULE_TOPIC_XXXX
-	Timer   int64 // with a delivery time, in rmq_sys_wheel_timer
-	Half    int64 // of transactions that are not decided
+	Timer int64 // with a delivery time, in rmq_sys_wheel_timer
+	Half  int64 // of transactions that are not decided
 }
 
 // countPending reads RocketMQ's progress files. What cannot be read counts as no progress, so that
 // the numbers are rather too high.
 func (s *Store) countPending() PendingInfo {
-	return PendingInfo{Delayed: s.countDelayed(), Timer: s.countTimer(), Half: s.countHalf()}
+	return PendingInfo{Timer: s.countTimer(), Half: s.countHalf()}
 }
 
 // notePending warns of messages that nobody delivers.
 func (s *Store) notePending() {
 	if p := s.pending; p != (PendingInfo{}) {
 		s.cfg.Notice("store has messages to be delivered later, which are left untouched",
-			"delayed", p.Delayed, "timer", p.Timer, "half", p.Half)
+			"timer", p.Timer, "half", p.Half)
 	}
-}
-
-// countDelayed counts what lies behind the progress of each delay level; its queue is level-1.
-func (s *Store) countDelayed() int64 {
-	var n int64
-	done := offsetTable(s.path("config", "delayOffset.json"), "offsetTable")
-	for _, id := range s.Queues(scheduleTopic) {
-		lo, hi, _ := s.QueueBounds([]byte(scheduleTopic), id)
-		n += int64(hi - min(max(lo, done[int64(id)+1]), hi))
-	}
-	return n
 }
 
 // countTimer counts what is in the wheel and not yet due, and what is not in the wheel yet.

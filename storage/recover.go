@@ -21,12 +21,14 @@ const (
 	propMultiOffset = "INNER_MULTI_QUEUE_OFFSET"
 )
 
-// delayLevels are RocketMQ's default messageDelayLevel.
-var delayLevels = [...]time.Duration{
-	time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute,
-	3 * time.Minute, 4 * time.Minute, 5 * time.Minute, 6 * time.Minute, 7 * time.Minute,
-	8 * time.Minute, 9 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute,
-	time.Hour, 2 * time.Hour,
+// defaultDelayLevels are RocketMQ's default messageDelayLevel.
+func defaultDelayLevels() []time.Duration {
+	return []time.Duration{
+		time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
+		2 * time.Minute, 3 * time.Minute, 4 * time.Minute, 5 * time.Minute, 6 * time.Minute,
+		7 * time.Minute, 8 * time.Minute, 9 * time.Minute, 10 * time.Minute, 20 * time.Minute,
+		30 * time.Minute, time.Hour, 2 * time.Hour,
+	}
 }
 
 // RecoveryInfo tells what Open had to do.
@@ -246,7 +248,7 @@ func (r *recovery) visit(v record.View) error {
 	if below, ok := r.s.deleted[string(topic)]; ok && at < below {
 		return nil
 	}
-	u := consumequeue.Unit{At: at, Size: v.TotalSize(), TagsCode: tagsCode(v)}
+	u := consumequeue.Unit{At: at, Size: v.TotalSize(), TagsCode: r.s.tagsCode(v)}
 	if err := r.put(topic, v.QueueID(), v.QueueOffset(), u); err != nil {
 		return err
 	}
@@ -254,12 +256,13 @@ func (r *recovery) visit(v record.View) error {
 }
 
 // tagsCode computes what the unit of a record says about its tag.
-func tagsCode(v record.View) int64 {
+func (s *Store) tagsCode(v record.View) int64 {
 	props := v.Properties()
 	if string(v.Topic()) == scheduleTopic {
 		text, _ := record.Property(props, propDelay)
 		if level, err := strconv.Atoi(string(text)); err == nil && level > 0 {
-			return v.StoreMS() + delayLevels[min(level, len(delayLevels))-1].Milliseconds()
+			levels := s.cfg.DelayLevels
+			return v.StoreMS() + levels[min(level, len(levels))-1].Milliseconds()
 		}
 	}
 	tags, _ := record.Property(props, propTags)

@@ -95,6 +95,8 @@ type Leaves struct {
 	MixedMessageType bool
 	// RuntimeInfo adds to or replaces what GET_BROKER_RUNTIME_INFO shows; nil: nothing to add.
 	RuntimeInfo func(table map[string]string)
+	// DelayOffsets gives the positions of the delay levels; nil: there are none.
+	DelayOffsets func() protocol.DelayOffsetWrapper
 	// TopicDeleted is told of a deletion when topic, offsets and queues are gone; nil: nobody.
 	TopicDeleted func(topic string)
 }

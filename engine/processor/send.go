@@ -5,8 +5,7 @@
 //
 // Kept: the order of checks, their codes and remarks, topic creation from a template, the retry
 // topic's way to the dead-letter topic, the properties that the broker adds, the response fields.
-// Refused, until their own feature is built: delay levels above 0 (13), timers (1), half messages
-// (16), inner batches (13). Left out: send hooks, static topics.
+// Refused, until their own feature is built: half messages (16), inner batches (13). Left out: send hooks, static topics.
 
 package processor
 
@@ -19,6 +18,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skylarkmq/skylark/engine/delay"
 	"github.com/skylarkmq/skylark/engine/group"
 	"github.com/skylarkmq/skylark/engine/topic"
 	"github.com/skylarkmq/skylark/engine/watermark"
@@ -36,16 +36,17 @@ type SendShared struct {
 	Topics    *topic.Table
 	Groups    *group.Configs
 	Locks     *group.Locks
+	Delays    *delay.Rules
 	Counters  SendCounters
 	UniqueIDs *record.UniqueIDs
 
-	Cluster, Region string
-	TraceOn         bool
-	StoreHost       netip.AddrPort // what clients are told; part of each message id
-	MaxMessageSize  int            // bytes of a body
-	AcceptFromMS    int64          // sends before this moment are refused
-	Writable        func() bool    // the broker's own permission
-	NowMS           func() int64
+	Broker, Cluster, Region string
+	TraceOn                 bool
+	StoreHost               netip.AddrPort // what clients are told; part of each message id
+	MaxMessageSize          int            // bytes of a body
+	AcceptFromMS            int64          // sends before this moment are refused
+	Writable                func() bool    // the broker's own permission
+	NowMS                   func() int64
 
 	// Flushed holds sends that wait for the disk; nil under ASYNC_FLUSH.
 	Flushed *watermark.List[*FlushWait]
@@ -84,7 +85,9 @@ type sendCall struct {
 	head   remoting.Head
 	oneway bool
 	noWait bool
+	queue  int32  // what the client is told: a message that waits lies in another one
 	uniq   []byte // view in scratch
+	recall []byte // handle of a timer message, view in scratch; nil: none
 }
 
 // NewSend makes the processor of one loop.
@@ -215,8 +218,11 @@ func (s *Send) collect(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.T
 	}})
 	s.calls = append(s.calls, sendCall{
 		conn: c, head: cmd.Reply(remoting.Success), oneway: cmd.IsOneway(), noWait: seen.noWait,
-		uniq: seen.uniq,
+		queue: r.QueueID, uniq: seen.uniq,
 	})
+	if seen.later() && !dead {
+		return s.postpone(cfg)
+	}
 	return nil
 }
 
@@ -283,22 +289,11 @@ func (s *Send) checkKind(cfg *protocol.TopicConfig, cmd *remoting.Command) error
 	return nil
 }
 
-// checkProperties refuses messages that ask to be delivered otherwise than at once.
+// checkProperties refuses what a message of its kind cannot ask for.
 func (s *Send) checkProperties(seen *sent) error {
-	if seen.delay != nil {
-		level, number := plainDelay(seen.delay)
-		if !number {
-			return remoting.Errorf(remoting.MessageIllegal,
-				"the message is illegal: property DELAY is %q, not a number", seen.delay)
-		}
-		if level > 0 {
-			return remoting.Errorf(remoting.MessageIllegal, "the message asks for delay level %d: "+
-				"delayed delivery is not available on this broker yet", level)
-		}
-	}
-	if seen.timer {
-		return remoting.Errorf(remoting.SystemError, "accurate timer message is not enabled, "+
-			"timerWheelEnable is false: timers are not available on this broker yet")
+	if s.req.Batch && seen.asksDelay() {
+		return remoting.Errorf(remoting.MessageIllegal, "the message is illegal: a batch cannot be "+
+			"delivered later")
 	}
 	if seen.transaction {
 		return errNoTransactions(s.StoreHost.Addr())
@@ -374,15 +369,16 @@ func (s *Send) settle(call *sendCall, e *storage.Entry) {
 	if s.Flushed != nil && !call.noWait && s.park(call, e) {
 		return
 	}
-	s.answer(call.conn, call.head, e, call.uniq)
+	s.answer(call.conn, call, e)
 }
 
 // answer writes the success header.
-func (s *Send) answer(c *eventloop.Conn, head remoting.Head, e *storage.Entry, uniq []byte) {
+func (s *Send) answer(c *eventloop.Conn, call *sendCall, e *storage.Entry) {
 	s.ids = s.messageIDs(s.ids[:0], e)
-	writeSendResponse(c, head, &protocol.SendResponse{
-		MsgID: s.ids, TransactionID: uniq, QueueID: e.Draft.QueueID,
+	writeSendResponse(c, call.head, &protocol.SendResponse{
+		MsgID: s.ids, TransactionID: call.uniq, QueueID: call.queue,
 		QueueOffset: int64(e.QueueOffset), Region: s.Region, TraceOn: s.TraceOn,
+		RecallHandle: call.recall,
 	})
 }
 

@@ -224,9 +224,8 @@ type FlushWait struct {
 	send    *Send
 	ref     eventloop.Ref
 	loop    *eventloop.Loop
-	head    remoting.Head
+	call    sendCall // its slices are owned
 	entry   storage.Entry
-	uniq    []byte
 	reached bool
 }
 
@@ -234,8 +233,14 @@ type FlushWait struct {
 // full, in which case the answer goes out at once as FLUSH_DISK_TIMEOUT.
 func (s *Send) park(call *sendCall, e *storage.Entry) bool {
 	w := s.spareWait()
-	w.ref, w.loop, w.head = call.conn.Ref(), call.conn.Loop(), call.head
-	w.uniq = append(w.uniq[:0], call.uniq...)
+	w.ref, w.loop = call.conn.Ref(), call.conn.Loop()
+	uniq := append(w.call.uniq[:0], call.uniq...)
+	w.call = *call
+	w.call.conn = nil
+	if call.uniq != nil {
+		w.call.uniq = uniq
+	}
+	w.call.recall = bytes.Clone(call.recall)
 	places := append(w.entry.Places[:0], e.Places...)
 	w.entry = *e
 	w.entry.Places = places
@@ -275,9 +280,9 @@ func (w *FlushWait) Run(c *eventloop.Conn) {
 	s := w.send
 	if c != nil {
 		if !w.reached {
-			w.head.Code = int32(remoting.FlushDiskTimeout) // stored, but not known to be on disk
+			w.call.head.Code = int32(remoting.FlushDiskTimeout) // stored, but not known to be on disk
 		}
-		s.answer(c, w.head, &w.entry, w.uniq)
+		s.answer(c, &w.call, &w.entry)
 	}
 	if len(s.waits) < waitsSpareMax {
 		s.waits = append(s.waits, w)
