@@ -67,6 +67,7 @@ var imports = map[string][]string{
 
 	"perf/measure":  nil,
 	"perf/live":     {"perf/measure"},
+	"perf/report":   {"perf/measure"},
 	"perf/workload": {"client", "perf/measure", "net/invoke", "net/protocol", "net/remoting", "storage/record"},
 	"perf/peer":     {"engine/interop/..."}, // shares the download of Apache RocketMQ
 

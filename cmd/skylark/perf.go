@@ -26,7 +26,7 @@ func (a *app) perfCommand() *cobra.Command {
 		Args: a.noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.perfProduceCommand(), a.perfConsumeCommand())
+	cmd.AddCommand(a.perfProduceCommand(), a.perfConsumeCommand(), a.perfCompareCommand())
 	return cmd
 }
 
@@ -37,6 +37,7 @@ type perfFlags struct {
 	reportMS         int
 	serialize        string
 	workload         string
+	out              string
 }
 
 func (a *app) perfCommonFlags(cmd *cobra.Command, f *perfFlags, brokerPID *int) {
@@ -50,6 +51,7 @@ func (a *app) perfCommonFlags(cmd *cobra.Command, f *perfFlags, brokerPID *int) 
 	fl.StringVar(&f.serialize, "serialize", "json", "header form of requests: json or rocketmq")
 	fl.IntVar(brokerPID, "broker-pid", 0,
 		"process whose CPU and memory are measured over the window; must run on this host")
+	fl.StringVar(&f.out, "out", "", outUsage)
 	fl.StringVar(&f.workload, "workload", "",
 		"begin with the settings of a named workload: "+strings.Join(workload.Names(), ", "))
 }
@@ -68,7 +70,7 @@ func (a *app) output(f *perfFlags) (workload.Output, error) {
 	if out.Every == 0 {
 		out.Every = 10 * time.Second
 	}
-	return out, nil
+	return out, a.openFolder(f.out, &out)
 }
 
 func (f *perfFlags) binary() (bool, error) {
@@ -121,6 +123,9 @@ func (a *app) finish(res *measure.Result, err error) error {
 		if errors.Is(err, workload.ErrSettings) {
 			return misuse{err}
 		}
+		return err
+	}
+	if err := a.fillFolder(res); err != nil {
 		return err
 	}
 	if !res.OK {

@@ -64,7 +64,7 @@ type Quantiles struct {
 
 // enough reports whether samples suffice for quantile q of 0 to 1.
 func enough(samples int64, q float64) bool {
-	return float64(samples)*(1-q) > SamplesBeyond-1e-3 // 1-0.999 is not 0.001 in binary
+	return float64(samples)*(1-q) >= SamplesBeyond-1e-6 // 1-0.999 is not 0.001 in binary
 }
 
 // Point is one point of a latency curve: a share Q of the messages, of 0 to 1, took at most MS

@@ -20,7 +20,8 @@ const (
 )
 
 // Warning is a reason to doubt a figure. Codes are stable: own-cpu, machine-busy, stolen-cpu,
-// rate-not-reached, own-sockets, clock-step, clocks-differ, short-window, few-samples, errors.
+// rate-not-reached, own-sockets, clock-step, clocks-differ, short-window, few-samples, broker-pid,
+// errors.
 type Warning struct {
 	Code string `json:"code"`
 	Text string `json:"text"`
@@ -68,6 +69,8 @@ func (s *Sampler) warn(r *Result) {
 		add(!q.P999.Known(), "few-samples", "%d samples: a quantile is told with %d samples above it",
 			q.Samples, SamplesBeyond)
 	}
+	add(r.Broker != nil && r.Broker.CPUSeconds == 0 && r.Messages > 0, "broker-pid",
+		"process %d used no CPU while messages were handled: it is not the broker", s.of.BrokerPID)
 	failed := r.SendFailed + r.ResponseFailed
 	add(failed > 0, "errors", "%d messages failed; no latency counts for them", failed)
 }
