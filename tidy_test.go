@@ -52,6 +52,7 @@ var imports = map[string][]string{
 		"storage/record", "storage/vfs", "zerocopy",
 	},
 	"engine/longpoll":     nil,
+	"engine/transaction":  {"net/protocol", "net/remoting", "storage", "storage/consumequeue", "storage/record", "zerocopy"},
 	"engine/registration": {"net/invoke", "net/protocol", "net/remoting"},
 	"engine/processor":    {"engine/...", "storage/...", "net/...", "zerocopy"},
 	"engine":              {"engine/...", "storage/...", "net/...", "zerocopy"},

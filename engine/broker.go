@@ -22,6 +22,7 @@ import (
 	"github.com/skylarkmq/skylark/engine/registration"
 	"github.com/skylarkmq/skylark/engine/stats"
 	"github.com/skylarkmq/skylark/engine/topic"
+	"github.com/skylarkmq/skylark/engine/transaction"
 	"github.com/skylarkmq/skylark/engine/watermark"
 	"github.com/skylarkmq/skylark/net/eventloop"
 	"github.com/skylarkmq/skylark/storage"
@@ -43,6 +44,8 @@ type Broker struct {
 	modes   *group.Modes
 	offsets *offset.Table
 	stats   *stats.Manager
+
+	transactions *transaction.Service
 
 	held     *longpoll.Table
 	flushed  *watermark.List[*processor.FlushWait] // nil under ASYNC_FLUSH
@@ -271,6 +274,9 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	}
 	if b.members != nil {
 		b.members.Close()
+	}
+	if b.transactions != nil {
+		b.transactions.Close()
 	}
 	if b.offsets != nil {
 		errs = append(errs, b.offsets.Close())

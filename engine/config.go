@@ -58,6 +58,14 @@ type Config struct {
 	EnableMixedMessageType bool   `key:"enableMixedMessageType"`
 	ConfigBlackList        string `key:"configBlackList"`
 
+	// Transactions and request-reply.
+	RejectTransactions   bool  `key:"rejectTransactionMessage"`
+	TransactionTimeOutMS int64 `key:"transactionTimeOut" min:"1"`
+	TransactionCheckMS   int64 `key:"transactionCheckInterval" min:"1"`
+	TransactionCheckMax  int   `key:"transactionCheckMax" min:"1"`
+	TransactionOpMaxSize int   `key:"transactionOpMsgMaxSize" min:"32" max:"1048576"`
+	StoreReplies         bool  `key:"storeReplyMessageEnable"`
+
 	// Long polling.
 	LongPolling      bool  `key:"longPollingEnable"`
 	ShortPollingMS   int64 `key:"shortPollingTimeMills" min:"1" max:"60000"`
@@ -143,8 +151,10 @@ func Default() Config {
 		EnableCreateSysGroup: true, DefaultTopicQueues: 8, ClusterTopic: true, BrokerTopic: true,
 		TraceTopicName: "RMQ_SYS_TRACE_TOPIC", TraceOn: true, RegionID: "DefaultRegion",
 		ReviveQueues: 8, LitePullMessage: true, ValidateSystemTopic: true,
-		ConfigBlackList: "configBlackList;brokerConfigPath",
-		LongPolling:     true, ShortPollingMS: 1000, HoldsMax: 100000, HoldMaxMS: 300000,
+		ConfigBlackList:      "configBlackList;brokerConfigPath",
+		TransactionTimeOutMS: 6000, TransactionCheckMS: 30000, TransactionCheckMax: 15,
+		TransactionOpMaxSize: 4096, StoreReplies: true,
+		LongPolling: true, ShortPollingMS: 1000, HoldsMax: 100000, HoldMaxMS: 300000,
 		ServerSideResets: true,
 		ChannelExpiredMS: 120000, SubscriptionExpiredMS: 600000, NotifyConsumerChange: true,
 		RegisterProducer: true, IdleSeconds: 120, FlushOffsetMS: 5000, OffsetVersionStep: 500,

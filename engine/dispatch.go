@@ -134,7 +134,7 @@ func (b *Broker) work(job *coldJob, process processor.Func, caller *processor.Ca
 		// The connection ended while its heartbeat waited here: its end was told too early.
 		b.members.ChannelClosed(ch)
 	}
-	if job.cmd.IsOneway() {
+	if job.cmd.IsOneway() || job.reply.Silent {
 		b.produced.Add(-int64(len(job.reply.Body)))
 		return
 	}
@@ -232,8 +232,6 @@ func writeReply(c *eventloop.Conn, cmd *remoting.Command, r *processor.Reply) {
 // notYet names what a refused code belongs to, so that an operator knows that it is not a mistake.
 func (b *Broker) notYet(code int32) string {
 	switch remoting.RequestCode(code) {
-	case remoting.EndTransaction, remoting.CheckTransactionState:
-		return ": this broker has no transactions yet"
 	case remoting.PopMessage, remoting.AckMessage, remoting.BatchAckMessage, remoting.PeekMessage,
 		remoting.ChangeMessageInvisibleTime, remoting.Notification, remoting.PollingInfo:
 		return ": this broker has no pop consumption yet"

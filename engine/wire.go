@@ -11,6 +11,8 @@ import (
 	"github.com/skylarkmq/skylark/engine/processor"
 	"github.com/skylarkmq/skylark/engine/stats"
 	"github.com/skylarkmq/skylark/engine/topic"
+	"github.com/skylarkmq/skylark/engine/transaction"
+	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
 	"github.com/skylarkmq/skylark/storage"
 	"github.com/skylarkmq/skylark/storage/record"
@@ -120,6 +122,7 @@ func (b *Broker) flushedTo(at record.PhysicalOffset) {
 
 // wire fills what the processors share.
 func (b *Broker) wire() {
+	b.wireTransactions()
 	b.sendShared = processor.SendShared{
 		Store: b.store, Topics: b.topics, Groups: b.groups, Locks: b.locks, Counters: b.count,
 		Delays: &b.delayed.rules, Broker: b.cfg.BrokerName,
@@ -127,6 +130,7 @@ func (b *Broker) wire() {
 		Cluster:   b.cfg.ClusterName, Region: b.cfg.RegionID, TraceOn: b.cfg.TraceOn,
 		StoreHost: b.advertised.Host, MaxMessageSize: b.cfg.MaxMessageSize,
 		AcceptFromMS: b.cfg.StartAcceptSendMS, Writable: b.writable, NowMS: nowMS,
+		Transactions: b.transactions, RejectHalf: b.cfg.RejectTransactions,
 		Flushed: b.flushed, Hand: b.workers.hand,
 	}
 	b.pullShared = processor.PullShared{
@@ -143,7 +147,7 @@ func (b *Broker) wire() {
 		BrokerAddr: b.advertised.Addr, BootTime: b.started,
 		Topics: b.topics, Groups: b.groups, Members: b.members, Locks: b.locks, Modes: b.modes,
 		Offsets: b.offsets, Stats: b.stats, Store: b.store, Clients: b.calls,
-		Settings: newDynamic(b), Now: time.Now, ClientReset: !b.cfg.ServerSideResets,
+		Transactions: b.transactions, Settings: newDynamic(b), Now: time.Now, ClientReset: !b.cfg.ServerSideResets,
 		MixedMessageType: b.cfg.EnableMixedMessageType, TopicDeleted: b.topicDeleted,
 		DelayOffsets: b.delayed.levels.Offsets,
 	})
@@ -152,6 +156,27 @@ func (b *Broker) wire() {
 		Store: b.store, DefaultMax: b.cfg.QueryMax, AnswerMax: remoting.MaxFrame / 2,
 	}
 	query.Register(b.cold)
+}
+
+// wireTransactions makes the service of half messages and lets it see what the store holds of them.
+func (b *Broker) wireTransactions() {
+	b.transactions = transaction.New(transaction.Config{
+		Store: b.store, Offsets: b.offsets, StoreHost: b.advertised.Host,
+		TimeOut: ms(b.cfg.TransactionTimeOutMS), Interval: ms(b.cfg.TransactionCheckMS),
+		CheckMax: b.cfg.TransactionCheckMax, OpMaxSize: b.cfg.TransactionOpMaxSize,
+		HasTopic: func(name []byte) bool { _, ok := b.topics.Lookup(name); return ok },
+		GiveUpTopic: func() error {
+			_, err := b.topics.CreateRetry(protocol.TransCheckMaxTimeTopic, 1,
+				protocol.PermRead|protocol.PermWrite, false, false)
+			return err
+		},
+		Producer: processor.AskProducer(b.calls, b.members, b.cfg.BrokerName),
+		Stored: func(topic []byte, messages, bytes int) {
+			b.count.Put(topic, 1, messages, bytes)
+		},
+		Notice: b.notice,
+	})
+	b.transactions.Load()
 }
 
 // topicDeleted wakes the pulls that are held on a topic which is gone, and tells the name servers.

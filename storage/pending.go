@@ -4,7 +4,6 @@ package storage
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"io"
 	"math"
@@ -13,16 +12,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/skylarkmq/skylark/storage/consumequeue"
 	"github.com/skylarkmq/skylark/storage/record"
 )
 
 // Topics and files in which RocketMQ keeps messages that it delivers later.
 const (
 	timerTopic = "rmq_sys_wheel_timer"
-	halfTopic  = "RMQ_SYS_TRANS_HALF_TOPIC"
-	opTopic    = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-	transGroup = "CID_RMQ_SYS_TRANS"
 
 	timerSlotSize   = 32 // int64 time in units, int64 first, int64 last, int32 count, int32 unused
 	offSlotCount    = 24
@@ -36,20 +31,19 @@ const (
 // They stay where they are: RocketMQ delivers them when it opens the store again.
 type PendingInfo struct {
 	Timer int64 // with a delivery time, in rmq_sys_wheel_timer
-	Half  int64 // of transactions that are not decided
 }
 
 // countPending reads RocketMQ's progress files. What cannot be read counts as no progress, so that
 // the numbers are rather too high.
 func (s *Store) countPending() PendingInfo {
-	return PendingInfo{Timer: s.countTimer(), Half: s.countHalf()}
+	return PendingInfo{Timer: s.countTimer()}
 }
 
 // notePending warns of messages that nobody delivers.
 func (s *Store) notePending() {
 	if p := s.pending; p != (PendingInfo{}) {
 		s.cfg.Notice("store has messages to be delivered later, which are left untouched",
-			"timer", p.Timer, "half", p.Half)
+			"timer", p.Timer)
 	}
 }
 
@@ -79,45 +73,6 @@ func (s *Store) countTimer() int64 {
 		}
 		if at := int64(binary.BigEndian.Uint64(slot[:])); at > 0 && at*timerUnitMS >= readMS {
 			n += int64(max(int32(binary.BigEndian.Uint32(slot[offSlotCount:])), 0))
-		}
-	}
-}
-
-// countHalf counts half messages that were neither decided nor passed by the check.
-func (s *Store) countHalf() int64 {
-	lo, hi, ok := s.QueueBounds([]byte(halfTopic), 0)
-	if !ok || hi == 0 {
-		return 0
-	}
-	offsets := s.path("config", "consumerOffset.json")
-	from := max(lo, offsetTable(offsets, halfTopic+"@"+transGroup)[0])
-	decided := map[int64]bool{}
-	opLo, opHi, _ := s.QueueBounds([]byte(opTopic), 0)
-	for at := opLo; at < opHi; at++ {
-		u, ok := s.Unit([]byte(opTopic), 0, at)
-		if !ok {
-			continue
-		}
-		s.eachDecided(u, func(half int64) { decided[half] = true })
-	}
-	var n int64
-	for at := from; at < hi; at++ {
-		if !decided[int64(at)] {
-			n++
-		}
-	}
-	return n
-}
-
-// eachDecided reads one op message: a list of queue offsets of half messages.
-func (s *Store) eachDecided(u consumequeue.Unit, fn func(half int64)) {
-	v, err := s.readRecord(u.At, nil)
-	if err != nil {
-		return
-	}
-	for text := range bytes.SplitSeq(v.Body(), []byte(",")) {
-		if half, err := strconv.ParseInt(string(text), 10, 64); err == nil {
-			fn(half)
 		}
 	}
 }

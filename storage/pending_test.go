@@ -20,7 +20,7 @@ func TestPending(t *testing.T) {
 		"plain":       {},
 		"timer":       {Timer: 81},
 		"timer-crash": {Timer: 11},
-		"transaction": {Half: 2},
+		"transaction": {},
 		"retry":       {},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,6 +54,7 @@ type recovery struct {
 	records int64
 	units   int64
 	blanked int64
+	commits int // beyond commitsMax
 	lastAt  record.PhysicalOffset
 	lastMS  int64
 	buf     []byte
@@ -240,6 +241,8 @@ func (r *recovery) visit(v record.View) error {
 	switch v.SysFlag() & record.SysTransactionMask {
 	case record.SysPrepared, record.SysRollback:
 		return nil
+	case record.SysCommit:
+		r.noteCommit(record.PhysicalOffset(v.PreparedOffset()))
 	}
 	topic := v.Topic()
 	if r.s.unserved[string(topic)] || v.SysFlag()&record.SysInnerBatch != 0 {
@@ -253,6 +256,29 @@ func (r *recovery) visit(v record.View) error {
 		return err
 	}
 	return r.putMulti(v, u)
+}
+
+// commitsMax bounds the commits of transactions that are remembered, the latest ones.
+const commitsMax = 1 << 16
+
+func (r *recovery) noteCommit(half record.PhysicalOffset) {
+	if len(r.s.commits) < commitsMax {
+		r.s.commits = append(r.s.commits, half)
+		return
+	}
+	r.s.commits[r.commits%commitsMax] = half
+	r.commits++
+}
+
+// RecoveredCommits returns the places of the half messages whose commits recovery came across, the
+// last 65 536 of them in no order, and forgets them. A kill may have come between a commit and the
+// record that says so.
+func (s *Store) RecoveredCommits() []record.PhysicalOffset {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.commits
+	s.commits = nil
+	return found
 }
 
 // tagsCode computes what the unit of a record says about its tag.

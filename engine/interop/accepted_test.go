@@ -31,13 +31,14 @@ var acceptedDifferences = map[string]accepted{
 	"probe-send/batch with a rubbish body": {13, "message 0 of the batch is illegal"},
 	"probe-send/batch too large":           {1, "msg body length limit 4194304B"},
 
+	// Java ends in an exception about the record that lies at offset 0.
+	"probe-send/end transaction of nothing": {1, "Find prepared transaction message failed"},
+
 	// Not there yet, so refused and never stored as a plain message.
-	"probe-send/half message":               {16, "transactions are not available on this broker yet"},
-	"probe-send/timer too far":              {1, "timerWheelEnable is false"},
-	"probe-send/timer not a number":         {1, "timerWheelEnable is false"},
-	"probe-send/reply without client":       {3, "not supported"},
-	"probe-send/end transaction of nothing": {3, "not supported"},
-	"probe-send/recall rubbish":             {3, "not supported"},
+	"probe-send/timer too far":        {1, "timerWheelEnable is false"},
+	"probe-send/timer not a number":   {1, "timerWheelEnable is false"},
+	"probe-send/reply without client": {3, "not supported"},
+	"probe-send/recall rubbish":       {3, "not supported"},
 	"probe-noauto/recall while it is disabled": {
 		3, "not supported",
 	},

@@ -9,6 +9,7 @@ import (
 	"github.com/skylarkmq/skylark/engine/offset"
 	"github.com/skylarkmq/skylark/engine/stats"
 	"github.com/skylarkmq/skylark/engine/topic"
+	"github.com/skylarkmq/skylark/engine/transaction"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
 	"github.com/skylarkmq/skylark/storage"
@@ -77,6 +78,8 @@ type Leaves struct {
 	Stats   *stats.Manager
 	Store   ColdStore
 
+	Transactions *transaction.Service
+
 	Clients  ClientCaller
 	Settings Settings
 	Routes   Routes // nil: only this broker's queues are known
@@ -113,6 +116,7 @@ func RegisterCold(t Cold, l *Leaves) {
 	(&Relays{l}).Register(t)
 	(&Statistics{l}).Register(t)
 	(&Admin{l}).Register(t)
+	(&Transactions{l}).Register(t)
 }
 
 // decoder is a pointer to a request header.

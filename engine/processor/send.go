@@ -5,7 +5,7 @@
 //
 // Kept: the order of checks, their codes and remarks, topic creation from a template, the retry
 // topic's way to the dead-letter topic, the properties that the broker adds, the response fields.
-// Refused, until their own feature is built: half messages (16), inner batches (13). Left out: send hooks, static topics.
+// Refused, until their own feature is built: inner batches (13). Left out: send hooks, static topics.
 
 package processor
 
@@ -21,6 +21,7 @@ import (
 	"github.com/skylarkmq/skylark/engine/delay"
 	"github.com/skylarkmq/skylark/engine/group"
 	"github.com/skylarkmq/skylark/engine/topic"
+	"github.com/skylarkmq/skylark/engine/transaction"
 	"github.com/skylarkmq/skylark/engine/watermark"
 	"github.com/skylarkmq/skylark/net/eventloop"
 	"github.com/skylarkmq/skylark/net/protocol"
@@ -47,6 +48,10 @@ type SendShared struct {
 	AcceptFromMS            int64          // sends before this moment are refused
 	Writable                func() bool    // the broker's own permission
 	NowMS                   func() int64
+
+	// Transactions is told of half messages; RejectHalf refuses them (rejectTransactionMessage).
+	Transactions *transaction.Service
+	RejectHalf   bool
 
 	// Flushed holds sends that wait for the disk; nil under ASYNC_FLUSH.
 	Flushed *watermark.List[*FlushWait]
@@ -77,6 +82,7 @@ type Send struct {
 	waits   []*FlushWait // spare ones
 	pending map[string]*pending
 	waiting int // bytes of the sends that wait for a topic
+	halves  int // half messages among the collected sends
 }
 
 // sendCall is one collected send: what its answer needs.
@@ -206,7 +212,13 @@ func (s *Send) collect(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.T
 				"element %d of the batch has the property %s, which a batch cannot carry", i, property)
 		}
 	}
-	sysFlag := r.SysFlag
+	sysFlag, queue := r.SysFlag, r.QueueID
+	if seen.transaction || sysFlag&protocol.SysFlagTransactionMask != 0 {
+		if target, seen, err = s.half(seen, target); err != nil {
+			return err
+		}
+		sysFlag &^= protocol.SysFlagTransactionMask
+	}
 	if target.TopicFilterType == protocol.MultiTag {
 		sysFlag |= protocol.SysFlagMultiTags
 	}
@@ -218,9 +230,9 @@ func (s *Send) collect(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.T
 	}})
 	s.calls = append(s.calls, sendCall{
 		conn: c, head: cmd.Reply(remoting.Success), oneway: cmd.IsOneway(), noWait: seen.noWait,
-		queue: r.QueueID, uniq: seen.uniq,
+		queue: queue, uniq: seen.uniq,
 	})
-	if seen.later() && !dead {
+	if seen.later() && !dead && target != halfTopic {
 		return s.postpone(cfg)
 	}
 	return nil
@@ -265,9 +277,6 @@ func (s *Send) checkKind(cfg *protocol.TopicConfig, cmd *remoting.Command) error
 		return remoting.Errorf(code, "%s The body has %d bytes, the limit maxMessageSize is %d.",
 			illegal, len(cmd.Body), s.MaxMessageSize)
 	}
-	if r.SysFlag&protocol.SysFlagTransactionMask != 0 {
-		return errNoTransactions(s.StoreHost.Addr())
-	}
 	if r.SysFlag&(protocol.SysFlagInnerBatch|protocol.SysFlagNeedUnwrap) != 0 {
 		return remoting.Errorf(remoting.MessageIllegal,
 			"the message is illegal: sysFlag says that it is an inner batch")
@@ -295,19 +304,11 @@ func (s *Send) checkProperties(seen *sent) error {
 		return remoting.Errorf(remoting.MessageIllegal, "the message is illegal: a batch cannot be "+
 			"delivered later")
 	}
-	if seen.transaction {
-		return errNoTransactions(s.StoreHost.Addr())
-	}
 	if seen.innerNum {
 		return remoting.Errorf(remoting.MessageIllegal,
 			"the message is illegal: property INNER_NUM on a message that is no inner batch")
 	}
 	return nil
-}
-
-func errNoTransactions(broker netip.Addr) error {
-	return remoting.Errorf(remoting.NoPermission, "the broker[%s] sending transaction message is "+
-		"forbidden: transactions are not available on this broker yet", broker)
 }
 
 // Flush stores what Add has collected and answers it, in order. Under SYNC_FLUSH the answers
@@ -318,6 +319,10 @@ func (s *Send) Flush() {
 	}
 	s.Store.Append(s.entries)
 	s.count()
+	if s.halves > 0 {
+		s.Transactions.Stored()
+		s.halves = 0
+	}
 	for i := range s.entries {
 		s.settle(&s.calls[i], &s.entries[i])
 	}

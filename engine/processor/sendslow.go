@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/skylarkmq/skylark/engine/topic"
+	"github.com/skylarkmq/skylark/engine/transaction"
 	"github.com/skylarkmq/skylark/net/eventloop"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
@@ -217,6 +218,37 @@ func (s *Send) createGroup(c *eventloop.Conn, cmd *remoting.Command, name string
 		}
 		return err
 	})
+}
+
+// halfTopic is where half messages are stored.
+var halfTopic = &protocol.TopicConfig{TopicName: protocol.HalfTopic}
+
+// half turns a checked send into a half message (RocketMQ TransactionalMessageBridge): the property
+// TRAN_MSG makes it one, the flag alone does not, and a batch or a delayed message cannot be one. A
+// committed message that a consumer sends back with a delay still has the property and stays plain.
+func (s *Send) half(seen sent, target *protocol.TopicConfig) (*protocol.TopicConfig, sent, error) {
+	switch {
+	case seen.transaction && seen.asksDelay() && s.req.ReconsumeTimes > 0:
+		return target, seen, nil
+	case s.RejectHalf && seen.transaction:
+		return nil, seen, remoting.Errorf(remoting.NoPermission,
+			"the broker[%s] sending transaction message is forbidden", s.StoreHost.Addr())
+	case !seen.transaction:
+		return nil, seen, remoting.Errorf(remoting.MessageIllegal, "the message is illegal: sysFlag "+
+			"says that it is part of a transaction, and the property TRAN_MSG does not")
+	case s.req.Batch:
+		return nil, seen, remoting.Errorf(remoting.MessageIllegal,
+			"the message is illegal: a batch cannot be part of a transaction")
+	case seen.asksDelay():
+		return nil, seen, remoting.Errorf(remoting.MessageIllegal,
+			"the message is illegal: half of a transaction cannot be delivered later")
+	}
+	start := len(s.scratch) - len(seen.text)
+	s.scratch = transaction.AppendHalf(s.scratch, seen.uniq, target.TopicName, s.req.QueueID)
+	seen.text = s.scratch[start:]
+	s.req.QueueID = 0
+	s.halves++
+	return halfTopic, seen, nil
 }
 
 // FlushWait is a stored send whose answer waits for the disk.
