@@ -51,6 +51,7 @@ type Broker struct {
 	flushed  *watermark.List[*processor.FlushWait] // nil under ASYNC_FLUSH
 	workers  *workers
 	large    *workers // of one goroutine, for commands over largeCommand
+	replies  *workers // each waits for the client that a reply is for
 	readers  *workers
 	calls    *clientCalls
 	register *registration.Registration
@@ -120,6 +121,7 @@ func (b *Broker) open() error {
 	}
 	b.workers = newWorkers(b.cfg.AdminThreads, b.cfg.AdminQueue)
 	b.large = newWorkers(1, b.cfg.AdminQueue)
+	b.replies = newWorkers(repliesMax, repliesMax)
 	b.readers = newWorkers(b.cfg.ColdReaders, b.cfg.ColdQueue)
 	b.held = longpoll.New(b.cfg.HoldsMax, time.Now)
 	if b.cfg.FlushDiskType == "SYNC_FLUSH" {
@@ -145,6 +147,9 @@ func (b *Broker) open() error {
 // flushWaitsMax bounds the sends that wait for the disk at once; more are answered
 // FLUSH_DISK_TIMEOUT without waiting.
 const flushWaitsMax = 1 << 18
+
+// repliesMax bounds the replies that wait for their requesters, and those that wait for a turn.
+const repliesMax = 256
 
 func (b *Broker) chooseAddress() error {
 	if b.cfg.ListenPort == 0 {
@@ -270,6 +275,7 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	if b.workers != nil {
 		b.workers.close()
 		b.large.close()
+		b.replies.close()
 		b.readers.close()
 	}
 	if b.members != nil {

@@ -103,7 +103,10 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 	}
 	ch.unread.Store(c.Queued())
 	size, pool := cmd.Memory(), b.workers
-	if size > largeCommand {
+	switch code := remoting.RequestCode(cmd.Code); {
+	case code == remoting.SendReplyMessage || code == remoting.SendReplyMessageV2:
+		pool = b.replies
+	case size > largeCommand:
 		pool = b.large
 	}
 	if pool.full(size) {
@@ -237,8 +240,6 @@ func (b *Broker) notYet(code int32) string {
 		return ": this broker has no pop consumption yet"
 	case remoting.RecallMessage:
 		return ": this broker has no timers yet"
-	case remoting.SendReplyMessage, remoting.SendReplyMessageV2:
-		return ": this broker has no request-reply yet"
 	default:
 		return ""
 	}

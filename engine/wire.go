@@ -152,6 +152,7 @@ func (b *Broker) wire() {
 		DelayOffsets: b.delayed.levels.Offsets,
 	})
 	b.sendBacks().Register(b.cold)
+	b.replyProcessor().Register(b.cold)
 	query := &processor.Query{
 		Store: b.store, DefaultMax: b.cfg.QueryMax, AnswerMax: remoting.MaxFrame / 2,
 	}
@@ -177,6 +178,15 @@ func (b *Broker) wireTransactions() {
 		Notice: b.notice,
 	})
 	b.transactions.Load()
+}
+
+func (b *Broker) replyProcessor() *processor.Replies {
+	return &processor.Replies{
+		Topics: b.topics, Members: b.members, Clients: b.calls, Counters: b.count, Store: b.store,
+		Region: b.cfg.RegionID, TraceOn: b.cfg.TraceOn, StoreHost: b.advertised.Host,
+		AcceptFromMS: b.cfg.StartAcceptSendMS,
+		StoreReplies: b.cfg.StoreReplies, Writable: b.writable, NowMS: nowMS, Notice: b.notice,
+	}
 }
 
 // topicDeleted wakes the pulls that are held on a topic which is gone, and tells the name servers.
