@@ -61,6 +61,9 @@ var imports = map[string][]string{
 	"nameserver":       {"nameserver/...", "net/...", "storage/vfs", "engine/settings"},
 
 	"client": {"net/remoting", "net/protocol", "net/invoke", "storage/record"},
+	"client/admin": {
+		"client", "net/invoke", "net/protocol", "net/remoting", "storage/record",
+	},
 	// The one package of the client that knows the servers: it runs them for users' tests.
 	"client/clienttest": {
 		"client", "engine", "engine/settings", "nameserver", "net/invoke", "net/protocol", "net/remoting",
