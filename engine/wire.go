@@ -6,13 +6,12 @@ import (
 	"context"
 	"time"
 
+	"github.com/skylarkmq/skylark/engine/filter"
 	"github.com/skylarkmq/skylark/engine/group"
 	"github.com/skylarkmq/skylark/engine/offset"
 	"github.com/skylarkmq/skylark/engine/processor"
 	"github.com/skylarkmq/skylark/engine/stats"
 	"github.com/skylarkmq/skylark/engine/topic"
-	"github.com/skylarkmq/skylark/engine/transaction"
-	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
 	"github.com/skylarkmq/skylark/storage"
 	"github.com/skylarkmq/skylark/storage/record"
@@ -50,13 +49,21 @@ func (b *Broker) openTables() error {
 	if err != nil {
 		return err
 	}
+	b.filters, err = filter.Open(dir, filter.Config{
+		BloomErrorPercent: cfg.FilterErrorRate, BloomConsumers: cfg.FilterConsumers,
+		KeepDead: ms(cfg.FilterKeepDeadMS), CacheBytes: cfg.FilterCacheBytes, Notice: b.notice,
+	})
+	if err != nil {
+		return err
+	}
 	b.locks = group.NewLocks(time.Now)
 	b.stats = stats.New(stats.Config{Cluster: cfg.ClusterName})
 	b.members = group.NewMembers(group.MembersConfig{
 		ChannelTimeout:      ms(cfg.ChannelExpiredMS),
 		SubscriptionTimeout: ms(cfg.SubscriptionExpiredMS),
 		RejectPull:          cfg.RejectPullConsumer, ProducersOff: !cfg.RegisterProducer,
-		Admit:        processor.Admission(b.topics, b.groups, b.notice),
+		Admit:      processor.Admission(b.topics, b.groups, b.notice),
+		Registered: b.filters.Register, Left: b.filters.Unregister,
 		NotifyChange: b.notifier(), Expired: closeChannels, Notice: b.notice,
 	})
 	return nil
@@ -97,11 +104,11 @@ func (b *Broker) storeConfig() storage.Config {
 	s.MaxTransferBytesInDisk, s.MaxTransferCountInDisk = cfg.TransferBytesDisk,
 		cfg.TransferCountDisk
 	s.AccessInMemoryMaxRatio, s.DiskFullRatio = cfg.MemoryMaxRatio, cfg.DiskWarningRatio
-	s.DelayLevels = b.delayed.rules.Levels
 	s.RecoverSkip, s.Lock = cfg.RecoverSkip, cfg.Lock
 	s.Notice = b.notice
 	s.OnDispatched = b.dispatched
 	s.OnFlushed = b.flushedTo
+	s.MaxFilterBytes = cfg.FilterMessageSize
 	return s
 }
 
@@ -109,7 +116,6 @@ func (b *Broker) storeConfig() storage.Config {
 func (b *Broker) dispatched(ds []storage.Dispatched) {
 	for i := range ds {
 		b.held.Arrived(ds[i].Topic, ds[i].Queue, int64(ds[i].End))
-		b.delayed.arrived(&ds[i])
 	}
 }
 
@@ -122,20 +128,19 @@ func (b *Broker) flushedTo(at record.PhysicalOffset) {
 
 // wire fills what the processors share.
 func (b *Broker) wire() {
-	b.wireTransactions()
+	count := &counters{stats: b.stats, topics: b.topics}
 	b.sendShared = processor.SendShared{
-		Store: b.store, Topics: b.topics, Groups: b.groups, Locks: b.locks, Counters: b.count,
-		Delays: &b.delayed.rules, Broker: b.cfg.BrokerName,
+		Store: b.store, Topics: b.topics, Groups: b.groups, Locks: b.locks, Counters: count,
 		UniqueIDs: record.NewUniqueIDs(b.advertised.Host.Addr()),
 		Cluster:   b.cfg.ClusterName, Region: b.cfg.RegionID, TraceOn: b.cfg.TraceOn,
 		StoreHost: b.advertised.Host, MaxMessageSize: b.cfg.MaxMessageSize,
 		AcceptFromMS: b.cfg.StartAcceptSendMS, Writable: b.writable, NowMS: nowMS,
-		Transactions: b.transactions, RejectHalf: b.cfg.RejectTransactions,
 		Flushed: b.flushed, Hand: b.workers.hand,
 	}
 	b.pullShared = processor.PullShared{
 		Store: b.store, Topics: b.topics, Groups: b.groups, Members: b.members,
-		Offsets: b.offsets, Held: b.held, Counters: b.count, Address: b.advertised.Host,
+		Offsets: b.offsets, Held: b.held, Filters: b.filters,
+		PropertyFilter: b.cfg.PropertyFilter, FilterRetry: b.cfg.FilterRetry, Counters: count, Address: b.advertised.Host,
 		LitePull: b.cfg.LitePullMessage, SlaveRead: b.cfg.SlaveRead,
 		ServerSideResets: b.cfg.ServerSideResets, LongPolling: b.cfg.LongPolling,
 		ShortPolling: ms(b.cfg.ShortPollingMS), HoldMax: ms(b.cfg.HoldMaxMS),
@@ -147,45 +152,24 @@ func (b *Broker) wire() {
 		BrokerAddr: b.advertised.Addr, BootTime: b.started,
 		Topics: b.topics, Groups: b.groups, Members: b.members, Locks: b.locks, Modes: b.modes,
 		Offsets: b.offsets, Stats: b.stats, Store: b.store, Clients: b.calls,
-		Transactions: b.transactions, Settings: newDynamic(b), Now: time.Now, ClientReset: !b.cfg.ServerSideResets,
+		Settings: newDynamic(b), Now: time.Now, ClientReset: !b.cfg.ServerSideResets,
 		MixedMessageType: b.cfg.EnableMixedMessageType, TopicDeleted: b.topicDeleted,
-		DelayOffsets: b.delayed.levels.Offsets,
+		PropertyFilter: b.propertyFilter(),
 	})
-	b.sendBacks().Register(b.cold)
-	b.replyProcessor().Register(b.cold)
 	query := &processor.Query{
 		Store: b.store, DefaultMax: b.cfg.QueryMax, AnswerMax: remoting.MaxFrame / 2,
 	}
 	query.Register(b.cold)
 }
 
-// wireTransactions makes the service of half messages and lets it see what the store holds of them.
-func (b *Broker) wireTransactions() {
-	b.transactions = transaction.New(transaction.Config{
-		Store: b.store, Offsets: b.offsets, StoreHost: b.advertised.Host,
-		TimeOut: ms(b.cfg.TransactionTimeOutMS), Interval: ms(b.cfg.TransactionCheckMS),
-		CheckMax: b.cfg.TransactionCheckMax, OpMaxSize: b.cfg.TransactionOpMaxSize,
-		HasTopic: func(name []byte) bool { _, ok := b.topics.Lookup(name); return ok },
-		GiveUpTopic: func() error {
-			_, err := b.topics.CreateRetry(protocol.TransCheckMaxTimeTopic, 1,
-				protocol.PermRead|protocol.PermWrite, false, false)
-			return err
-		},
-		Producer: processor.AskProducer(b.calls, b.members, b.cfg.BrokerName),
-		Stored: func(topic []byte, messages, bytes int) {
-			b.count.Put(topic, 1, messages, bytes)
-		},
-		Notice: b.notice,
-	})
-	b.transactions.Load()
-}
-
-func (b *Broker) replyProcessor() *processor.Replies {
-	return &processor.Replies{
-		Topics: b.topics, Members: b.members, Clients: b.calls, Counters: b.count, Store: b.store,
-		Region: b.cfg.RegionID, TraceOn: b.cfg.TraceOn, StoreHost: b.advertised.Host,
-		AcceptFromMS: b.cfg.StartAcceptSendMS,
-		StoreReplies: b.cfg.StoreReplies, Writable: b.writable, NowMS: nowMS, Notice: b.notice,
+// propertyFilter compiles an SQL92 expression for those who ask whether it could be; nil: never.
+func (b *Broker) propertyFilter() func(text string) error {
+	if !b.cfg.PropertyFilter {
+		return nil
+	}
+	return func(text string) error {
+		_, err := b.filters.Compile(text)
+		return err
 	}
 }
 
@@ -193,4 +177,5 @@ func (b *Broker) replyProcessor() *processor.Replies {
 func (b *Broker) topicDeleted(name string) {
 	b.held.WakeTopic(name)
 	b.stats.RemoveTopic(name)
+	b.filters.RemoveTopic(name)
 }

@@ -52,6 +52,15 @@ type ReadRequest struct {
 	MaxMessages int
 	MaxBytes    int     // 0: no bound of the request's own
 	TagCodes    []int32 // hashes of the tags that match, a few; nil: all messages match
+	// Filter is asked about each record that TagCodes lets pass; nil: they all match. With one, Read
+	// reads bytes of the log: see Recent.
+	Filter Filter
+}
+
+// Filter selects messages by their properties.
+type Filter interface {
+	// Match decides by a record's property text, which it neither keeps nor changes.
+	Match(properties []byte) bool
 }
 
 // ReadResult is what Read found. Reuse it: the array of Regions is kept.
@@ -80,7 +89,7 @@ type run struct {
 
 // Read collects messages of a queue from an offset on, by the rules of RocketMQ's
 // DefaultMessageStore.getMessage: at least one message when any matches, then as many as the limits
-// allow. It returns regions of the log and never touches their bytes.
+// allow. It returns regions of the log; without a Filter it never touches their bytes.
 //
 // It may be called from any goroutine and does not block, except that units of a queue that were
 // not read for a long time come from disk. Cost: no allocation, one hold per stretch of adjacent
@@ -129,6 +138,7 @@ func (s *Store) scan(q *consumequeue.Queue, req *ReadRequest, res *ReadResult) {
 	l := s.limits(req)
 	res.Status, res.Next = NoMatchedMessage, req.From
 	var r run
+	var w window
 	var first, pulling, skipTo record.PhysicalOffset
 	for i := range units.Len() {
 		u := units.At(i)
@@ -151,6 +161,14 @@ func (s *Store) scan(q *consumequeue.Queue, req *ReadRequest, res *ReadResult) {
 			}
 			continue
 		}
+		if req.Filter != nil {
+			if i%lookAhead == 0 {
+				w.ahead(&units, i+lookAhead/2)
+			}
+			if !w.match(s.log, u, req.Filter) {
+				continue
+			}
+		}
 		if r.size > 0 && (u.At != r.at+record.PhysicalOffset(r.size) || r.size > maxRun-u.Size) {
 			s.finish(&r, res)
 		}
@@ -167,6 +185,7 @@ func (s *Store) scan(q *consumequeue.Queue, req *ReadRequest, res *ReadResult) {
 		res.Status = Found
 	}
 	units.Release()
+	w.release()
 	s.finish(&r, res)
 	res.Cold = s.cold(first, pulling, res.Regions)
 	res.SuggestSlave = l.end-pulling > s.inMemory

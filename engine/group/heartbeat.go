@@ -107,6 +107,9 @@ func (m *Members) register(r registration) (stale bool) {
 	m.mu.Unlock()
 
 	m.warn(g.name, warnings)
+	if !r.short {
+		m.cfg.Registered(g.name, r.data.SubscriptionDataSet)
+	}
 	if told != nil {
 		m.cfg.NotifyChange(g.name, told)
 	}

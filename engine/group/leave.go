@@ -19,17 +19,21 @@ type change struct {
 // skipped. notify says whether the consumer group wants its members told.
 func (m *Members) Unregister(ch Channel, producerGroup, consumerGroup string, notify bool) {
 	var told []Channel
+	left := false
 	m.mu.Lock()
 	if producerGroup != "" {
 		m.leaveProducerLocked(ch, producerGroup)
 	}
 	if g := m.consumers[consumerGroup]; g != nil {
-		m.leaveLocked(g, ch)
+		left = m.leaveLocked(g, ch)
 		if notify && g.view.Model != protocol.Broadcasting {
 			told = g.channels()
 		}
 	}
 	m.mu.Unlock()
+	if left {
+		m.cfg.Left(consumerGroup)
+	}
 	if len(told) > 0 {
 		m.cfg.NotifyChange(consumerGroup, told)
 	}
@@ -39,6 +43,7 @@ func (m *Members) Unregister(ch Channel, producerGroup, consumerGroup string, no
 // their group's notify flag says, as in RocketMQ.
 func (m *Members) ChannelClosed(ch Channel) {
 	var changes []change
+	var left []string
 	m.mu.Lock()
 	if in := m.channels[ch]; in != nil {
 		for name := range in.producers {
@@ -46,20 +51,26 @@ func (m *Members) ChannelClosed(ch Channel) {
 		}
 		for name := range in.consumers {
 			g := m.consumers[name]
-			m.leaveLocked(g, ch)
+			if m.leaveLocked(g, ch) {
+				left = append(left, name)
+			}
 			if g.view.Model != protocol.Broadcasting && len(g.members) > 0 {
 				changes = append(changes, change{name, g.channels()})
 			}
 		}
 	}
 	m.mu.Unlock()
+	for _, name := range left {
+		m.cfg.Left(name)
+	}
 	for _, c := range changes {
 		m.cfg.NotifyChange(c.group, c.chs)
 	}
 }
 
-// leaveLocked removes a connection from a consumer group, and the group with its last member.
-func (m *Members) leaveLocked(g *consumerGroup, ch Channel) {
+// leaveLocked removes a connection from a consumer group, and the group with its last member, of
+// which it tells.
+func (m *Members) leaveLocked(g *consumerGroup, ch Channel) (last bool) {
 	g.members = slices.DeleteFunc(g.members, func(p *member) bool { return p.Channel == ch })
 	clear(g.warned)
 	if len(g.members) == 0 {
@@ -70,6 +81,7 @@ func (m *Members) leaveLocked(g *consumerGroup, ch Channel) {
 		delete(in.consumers, g.name)
 		m.forgetLocked(ch, in)
 	}
+	return len(g.members) == 0
 }
 
 func (m *Members) leaveProducerLocked(ch Channel, name string) {

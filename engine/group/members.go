@@ -78,6 +78,11 @@ type MembersConfig struct {
 	// caused it returns and without a lock held. The slice is its own.
 	NotifyChange func(group string, chs []Channel)
 
+	// Registered gets the subscriptions of each full heartbeat after they are in force, and Left a
+	// consumer group whose last member has gone. No lock is held; both may block. nil: nobody asks.
+	Registered func(group string, subs []protocol.SubscriptionData)
+	Left       func(group string)
+
 	// Expired gets connections whose clients went silent, to be closed. Called on a timer.
 	Expired func(chs []Channel)
 
@@ -161,6 +166,12 @@ func NewMembers(cfg MembersConfig) *Members {
 	}
 	if cfg.NotifyChange == nil {
 		cfg.NotifyChange = func(string, []Channel) {}
+	}
+	if cfg.Registered == nil {
+		cfg.Registered = func(string, []protocol.SubscriptionData) {}
+	}
+	if cfg.Left == nil {
+		cfg.Left = func(string) {}
 	}
 	if cfg.Expired == nil {
 		cfg.Expired = func([]Channel) {}

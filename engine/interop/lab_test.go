@@ -190,7 +190,7 @@ func servers(t *testing.T) target {
 			NameServer: address(l.portsLocked(t)), Broker: address(l.portsLocked(t)),
 			BrokerName: "broker-a", Dir: dir,
 		}
-		l.process = made.start(t, l.binaryLocked(t), nil)
+		l.process = made.start(t, l.binaryLocked(t), map[string]string{"enablePropertyFilter": "true"})
 	case "apache":
 		jvm := l.javaLocked(t)
 		made = target{

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // HEART_BEAT (34), UNREGISTER_CLIENT (35), GET_CONSUMER_LIST_BY_GROUP (38) and CHECK_CLIENT_CONFIG
-// (46), after RocketMQ's ClientManageProcessor and ConsumerManageProcessor. Left out: the filter
-// data that RocketMQ keeps for SQL92 subscriptions of groups that went away.
+// (46), after RocketMQ's ClientManageProcessor and ConsumerManageProcessor.
 
 package processor
 
@@ -79,6 +78,9 @@ func (p *Clients) Check(r *protocol.CheckClientRequest) error {
 		return remoting.Errorf(remoting.SystemError,
 			"The broker does not support consumer to filter message by %s",
 			r.SubscriptionData.ExpressionType)
+	}
+	if kind := r.SubscriptionData.ExpressionType; kind != protocol.ExpressionSQL92 {
+		return remoting.Errorf(remoting.SubscriptionParseFailed, "no filter of type %s", kind)
 	}
 	if err := p.PropertyFilter(r.SubscriptionData.SubString); err != nil {
 		return remoting.Errorf(remoting.SubscriptionParseFailed, "%v", err)

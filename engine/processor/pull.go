@@ -7,8 +7,9 @@
 // a pull (first execution only), server-side offset resets, the mapping of read results, held
 // pulls. Different: a held pull that is woken by messages of other tags stays held, from where the
 // scan ended, in place of an answer without messages; its client sees the same offsets with fewer
-// round trips. Left out: static topics, SQL92 (answered 1 as with enablePropertyFilter=false),
-// broadcast offsets kept by the broker for proxies, cold-data flow control.
+// round trips; an SQL92 expression that comes with a pull and cannot be compiled is answered 23,
+// where RocketMQ then filters nothing. Left out: static topics, broadcast offsets kept by the broker
+// for proxies, cold-data flow control. SQL92: pullfilter.go.
 
 package processor
 
@@ -17,6 +18,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/skylarkmq/skylark/engine/filter"
 	"github.com/skylarkmq/skylark/engine/group"
 	"github.com/skylarkmq/skylark/engine/longpoll"
 	"github.com/skylarkmq/skylark/engine/offset"
@@ -36,12 +38,15 @@ type PullShared struct {
 	Members  *group.Members
 	Offsets  *offset.Table
 	Held     *longpoll.Table
+	Filters  *filter.Manager
 	Counters PullCounters
 
 	Address          netip.AddrPort // in remarks
 	LitePull         bool
 	SlaveRead        bool
 	ServerSideResets bool
+	PropertyFilter   bool // enablePropertyFilter
+	FilterRetry      bool // filterSupportRetry
 	LongPolling      bool
 	ShortPolling     time.Duration // hold time when LongPolling is off
 	HoldMax          time.Duration // cap of a client's suspend time
@@ -97,6 +102,7 @@ type pulled struct {
 	req       *protocol.PullRequest
 	head      remoting.Head
 	codes     []int32 // tag hashes; nil: every message
+	filter    storage.Filter
 	topicFlag int32
 	config    *protocol.SubscriptionGroupConfig
 }
@@ -190,7 +196,7 @@ func (p *Pull) subscription(call *pulled) (int32, error) {
 			"the consumer's subscription not latest")
 	}
 	if !tagType(sub.Data.ExpressionType) {
-		return 0, errNoSQL
+		return 0, p.registeredFilter(call)
 	}
 	call.codes = sub.Codes
 	return 0, nil
@@ -206,10 +212,7 @@ func tagType(kind string) bool { return kind == "" || kind == "TAG" }
 func (p *Pull) ownSubscription(call *pulled) error {
 	r := call.req
 	if kind := r.ExpressionType; len(kind) > 0 && string(kind) != "TAG" {
-		if string(kind) == "SQL92" && len(r.Subscription) == 0 {
-			return errBadSubscription
-		}
-		return errNoSQL
+		return p.ownFilter(call)
 	}
 	text := r.Subscription
 	if len(text) == 0 || string(text) == "*" {
@@ -297,7 +300,15 @@ func (p *Pull) serve(c *eventloop.Conn, call *pulled, held *heldPull) (waits boo
 			return false
 		}
 	}
+	if call.filter != nil && p.readAside(c, call, held) {
+		return true
+	}
 	p.readStore(call)
+	return p.finish(c, call, held)
+}
+
+// finish answers with what was read, or parks the pull, as serve.
+func (p *Pull) finish(c *eventloop.Conn, call *pulled, held *heldPull) (waits bool) {
 	switch {
 	case p.res.Status == storage.Found && p.res.Cold:
 		p.answerCold(c, call)
@@ -314,12 +325,16 @@ func (p *Pull) serve(c *eventloop.Conn, call *pulled, held *heldPull) (waits boo
 }
 
 func (p *Pull) readStore(call *pulled) {
-	r := call.req
-	p.read = storage.ReadRequest{
-		Topic: r.Topic, Queue: r.QueueID, From: record.QueueOffset(r.QueueOffset),
-		MaxMessages: max(int(r.MaxMessages), 1), TagCodes: call.codes,
-	}
+	p.read = readRequest(call)
 	p.Store.Read(&p.read, &p.res)
+}
+
+func readRequest(call *pulled) storage.ReadRequest {
+	r := call.req
+	return storage.ReadRequest{
+		Topic: r.Topic, Queue: r.QueueID, From: record.QueueOffset(r.QueueOffset),
+		MaxMessages: max(int(r.MaxMessages), 1), TagCodes: call.codes, Filter: call.filter,
+	}
 }
 
 // holdable says whether the last read's result is one that a long poll waits on.

@@ -25,6 +25,7 @@ type heldPull struct {
 	head      remoting.Head
 	codes     []int32
 	all       bool
+	filter    storage.Filter
 	topicFlag int32
 	config    *protocol.SubscriptionGroupConfig
 	due       bool
@@ -42,6 +43,17 @@ func (p *Pull) hold(c *eventloop.Conn, call *pulled) bool {
 	if !p.LongPolling {
 		wait = p.ShortPolling
 	}
+	h := p.copyHeld(c, call)
+	h.hold.Deadline = p.Now().Add(wait)
+	if !p.park(h) {
+		p.giveBack(h)
+		return false
+	}
+	return true
+}
+
+// copyHeld copies what a pull needs that outlives its command.
+func (p *Pull) copyHeld(c *eventloop.Conn, call *pulled) *heldPull {
 	h := p.spareHeld()
 	h.ref, h.head = c.Ref(), call.head
 	h.names = append(append(h.names[:0], call.req.Group...), call.req.Topic...)
@@ -50,13 +62,9 @@ func (p *Pull) hold(c *eventloop.Conn, call *pulled) bool {
 	h.req.Group, h.req.Topic = h.names[:n:n], h.names[n:]
 	h.req.Subscription, h.req.ExpressionType = nil, nil
 	h.codes, h.all = append(h.codes[:0], call.codes...), call.codes == nil
+	h.filter = call.filter
 	h.topicFlag, h.config = call.topicFlag, call.config
-	h.hold.Deadline = p.Now().Add(wait)
-	if !p.park(h) {
-		p.spare = append(p.spare, h)
-		return false
-	}
-	return true
+	return h
 }
 
 // holdOn parks a woken pull again: what came did not carry its tags. It goes on waiting from where
@@ -101,17 +109,29 @@ func (h *heldPull) Wake(due bool) {
 func (h *heldPull) Run(c *eventloop.Conn) {
 	p := h.pull
 	if c != nil {
-		call := pulled{
-			req: &h.req, head: h.head, codes: h.codes, topicFlag: h.topicFlag, config: h.config,
-		}
-		if h.all {
-			call.codes = nil
-		}
+		call := h.call()
 		if p.serve(c, &call, h) {
 			return
 		}
 	}
-	h.config = nil
+	p.giveBack(h)
+}
+
+// call is the pull as it was when it was copied.
+func (h *heldPull) call() pulled {
+	call := pulled{
+		req: &h.req, head: h.head, codes: h.codes, filter: h.filter, topicFlag: h.topicFlag,
+		config: h.config,
+	}
+	if h.all {
+		call.codes = nil
+	}
+	return call
+}
+
+// giveBack keeps h for the next pull that waits.
+func (p *Pull) giveBack(h *heldPull) {
+	h.config, h.filter = nil, nil
 	if len(p.spare) < heldSpareMax {
 		p.spare = append(p.spare, h)
 	}

@@ -3,6 +3,8 @@
 package eventloop
 
 import (
+	"errors"
+	"io"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -41,8 +43,7 @@ type Loop struct {
 	dirty    []*Conn  // have output since the start of this event
 	doomed   []*Conn  // are closed at the end of this event
 	cmds     []*remoting.Command
-	batch    int      // commands since the last turnDone
-	held     [][]byte // buffers of frames that are in use until turnDone
+	held     [][]byte // buffers of frames that are in use until ReadDone
 	bufs     bufferPool
 	tables   [][]segment
 	iov      [][]byte
@@ -315,9 +316,14 @@ func (l *Loop) drop(c *Conn) {
 	l.maybeDrained()
 }
 
-// gone closes a connection whose peer or socket has ended, outside a turn.
+// gone closes a connection whose peer or socket has ended. A peer that has only finished sending
+// may still read what was queued.
 func (l *Loop) gone(c *Conn, cause error) {
-	c.ended(cause)
+	if c.closed {
+		return
+	}
+	c.broken = c.broken || !errors.Is(cause, io.EOF)
+	c.CloseWith(cause)
 	l.finish()
 }
 

@@ -23,7 +23,7 @@ func (s *sender) loop(ctx context.Context) {
 		} else {
 			err = s.closed(ctx)
 		}
-		s.disconnect(err)
+		s.disconnect()
 		if err == nil || s.run.stop.Load() {
 			s.failUnsent()
 			return
@@ -55,7 +55,7 @@ func (s *sender) failUnsent() {
 		s.sched.next++
 	}
 	s.rec.Begin()
-	s.rec.UnansweredLocked("due and not sent", n)
+	s.rec.FailedLocked(n, 0)
 	s.rec.End()
 }
 

@@ -128,6 +128,9 @@ func registerPush(ops map[string]operation) {
 		if a.Expression != "" {
 			sel = consumer.MessageSelector{Type: consumer.TAG, Expression: a.Expression}
 		}
+		if a.SQL != "" {
+			sel = consumer.MessageSelector{Type: consumer.SQL92, Expression: a.SQL}
+		}
 		if err := c.Subscribe(a.Topic, sel, r.handle(a.Failures, refused)); err != nil {
 			return nil, err
 		}

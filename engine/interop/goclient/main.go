@@ -38,7 +38,7 @@ type arguments struct {
 	NameServer                                   string `json:"namesrv"`
 	Handle, Group, Instance                      string
 	Topic, Body, Fill, Tags, Keys, OrderKey      string
-	Mode, Expression, Prefix, Address            string
+	Mode, Expression, SQL, Prefix, Address       string
 	Properties                                   map[string]string
 	Messages                                     []arguments
 	Size, Count, TimeoutMS, Queues, CompressOver int

@@ -45,6 +45,7 @@ public final class Main {
         new PushConsumers().register(ops);
         new PullConsumers().register(ops);
         new Admins().register(ops);
+        new Filters().register(ops);
         Servers servers = new Servers();
         servers.register(ops);
         ExecutorService workers = Executors.newCachedThreadPool();

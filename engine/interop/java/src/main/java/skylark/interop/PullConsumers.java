@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -61,7 +62,9 @@ final class PullConsumers {
     private Object pull(Args a) throws Exception {
         DefaultMQPullConsumer c = pulls.get(a);
         String expression = a.text("expression", "*");
-        PullResult r = a.flag("block")
+        PullResult r = a.has("sql")
+            ? c.pull(a.queue(), MessageSelector.bySql(a.text("sql")), a.big("offset", 0), a.number("max", 32))
+            : a.flag("block")
             ? c.pullBlockIfNotFound(a.queue(), expression, a.big("offset", 0), a.number("max", 32))
             : c.pull(a.queue(), expression, a.big("offset", 0), a.number("max", 32));
         JSONObject o = new JSONObject();
@@ -79,7 +82,9 @@ final class PullConsumers {
             c.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
             c.setAutoCommit(a.flag("autoCommit"));
             c.setTopicMetadataCheckIntervalMillis(1_000);
-            if (!a.flag("assign")) {
+            if (a.has("sql")) {
+                c.subscribe(a.text("topic"), MessageSelector.bySql(a.text("sql")));
+            } else if (!a.flag("assign")) {
                 c.subscribe(a.text("topic"), a.text("expression", "*"));
             }
             c.start();
