@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/skylarkmq/skylark/net/invoke"
@@ -24,66 +23,92 @@ import (
 // connection has a reader and a writer; Close ends them all.
 type Client struct {
 	// Constant after New.
-	cfg         config
-	nameServers []string // shuffled
-	id          string
-	ids         *record.UniqueIDs
-	pool        *invoke.Pool
-	routes      *routeTable
-	ctx         context.Context // ends when Close has drained
-	cancel      context.CancelFunc
-	wg          sync.WaitGroup
-	beat        chan struct{} // capacity 1: send heartbeats soon
-
-	nameServer atomic.Uint32 // index of the one in use
+	cfg     config
+	servers nameServers
+	id      string
+	ids     *record.UniqueIDs
+	pool    *invoke.Pool
+	routes  *routeTable
+	ctx     context.Context // ends when Close has drained
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	beat    chan struct{} // capacity 1: send heartbeats soon
 
 	// Guards what follows. Never held across I/O or a callback.
 	mu      sync.Mutex
 	closed  bool                // nothing new may be made
 	ended   bool                // no goroutine may be started
-	members map[member]struct{} // producers and readers
+	members map[member]struct{} // producers, consumers and readers
 	done    chan struct{}       // closed when Close is through; nil before Close
 	failure error               // what Close returns
 }
 
-// member is a producer or reader of a client.
+// member is a producer, consumer or reader of a client.
 type member interface {
 	Close(ctx context.Context) error
 	beatInto(h *protocol.HeartbeatData)
 }
 
+// asked is a member that serves requests of brokers.
+type asked interface {
+	// brokerAsks is offered each request of a broker. cmd is borrowed. taken says that the request
+	// is this member's and no other is to be asked; res, which may be nil, is the answer. It runs on
+	// the connection's reader and must not block: what takes longer goes to a goroutine of the
+	// member and is answered with Pool.Respond.
+	brokerAsks(addr string, cmd *remoting.Command) (res *invoke.Response, taken bool)
+}
+
 // New checks options and makes no connection; Ping does. endpoints are host:port of name servers,
-// host names are fine.
+// host names are fine. With WithResolver or WithEnv there may be none.
 func New(endpoints []string, opts ...Option) (*Client, error) {
 	cfg := defaultConfig()
 	for _, o := range opts {
-		o(&cfg)
+		if o != nil {
+			o(&cfg)
+		}
 	}
-	list, err := endpointsOf(endpoints)
+	endpoints = cfg.readEnv(endpoints)
+	var list []string
+	var err error
+	if len(endpoints) > 0 || cfg.resolver == nil {
+		list, err = endpointsOf(endpoints)
+	}
 	if err = errors.Join(err, cfg.check()); err != nil {
 		return nil, fmt.Errorf("client: options: %w", err)
 	}
 	if cfg.instanceName == "" {
 		cfg.instanceName = defaultInstanceName()
 	}
-	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	ip := localIP()
 	host := ip.String()
 	if ip.Is6() {
 		host = "[" + host + "]"
 	}
 	c := &Client{
-		cfg: cfg, nameServers: list, id: host + "@" + cfg.instanceName,
+		cfg: cfg, id: host + "@" + cfg.instanceName,
 		ids: record.NewUniqueIDs(ip), beat: make(chan struct{}, 1), members: map[member]struct{}{},
 	}
+	c.servers.set(list)
+	c.cfg.hooks.panicked = c.hookPanicked
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.routes = newRouteTable(c)
-	c.pool = invoke.NewPool(invoke.Config{
+	pool := invoke.Config{
 		DialTimeout: cfg.dialTimeout, WriteTimeout: cfg.writeTimeout, IdleTimeout: cfg.idleTimeout,
-		Dial: cfg.dial, Language: remoting.LanguageGo, OnRequest: c.answerBroker,
-	})
+		Dial: cfg.dialer(), Language: remoting.LanguageGo, OnRequest: c.answerBroker,
+		OnClose: c.cfg.hooks.onDisconnect,
+	}
+	if len(cfg.hooks.connect) > 0 {
+		pool.OnOpen = c.cfg.hooks.onConnect
+	}
+	if cfg.prepares() {
+		pool.Prepare = c.prepare
+	}
+	c.pool = invoke.NewPool(pool)
 	c.wg.Go(c.refreshRoutes)
 	c.wg.Go(c.sendHeartbeats)
+	if cfg.resolver != nil {
+		c.wg.Go(c.followResolver)
+	}
 	return c, nil
 }
 
@@ -137,12 +162,8 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	c.closed = true
 	c.done = make(chan struct{})
-	members := make([]member, 0, len(c.members))
-	for m := range c.members {
-		members = append(members, m)
-	}
 	c.mu.Unlock()
-
+	members := c.currentMembers()
 	errs := make([]error, len(members))
 	var wg sync.WaitGroup
 	for i, m := range members {
@@ -205,25 +226,47 @@ func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, c.cfg.callTimeout)
 }
 
-// askNameServer tries each name server, beginning with the one that answered last.
-func (c *Client) askNameServer(ctx context.Context, r *invoke.Request) (*invoke.Response, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	errs := []error{ErrNoNameServer}
-	first := c.nameServer.Load()
-	for i := range uint32(len(c.nameServers)) {
-		at := (first + i) % uint32(len(c.nameServers))
-		res, err := c.pool.Call(ctx, c.nameServers[at], r)
-		if err == nil {
-			c.nameServer.Store(at)
-			return res, nil
-		}
-		errs = append(errs, err)
-		if ctx.Err() != nil {
-			break
-		}
+// request asks addr and tells the hooks. An answer that the peer goes away is followed by one more
+// try over a new connection, in the rest of the time.
+func (c *Client) request(
+	ctx context.Context, op, addr string, r *invoke.Request,
+) (*invoke.Response, error) {
+	from := time.Now()
+	res, err := c.once(ctx, addr, r)
+	if err == nil && res.Code == remoting.GoAway {
+		res, err = c.once(ctx, addr, r)
 	}
-	return nil, fmt.Errorf("client: asking name servers: %w", errors.Join(errs...))
+	if len(c.cfg.hooks.request) > 0 {
+		failed := err
+		if err == nil {
+			failed = brokerError(op, "", addr, res.Code, res.Remark)
+		}
+		c.cfg.hooks.onRequest(op, addr, bodySize(r), time.Since(from), failed)
+	}
+	return res, err
+}
+
+func bodySize(r *invoke.Request) int {
+	n := len(r.Body)
+	for _, b := range r.Bodies {
+		n += len(b)
+	}
+	return n
+}
+
+// once asks addr; a connection whose peer goes away is not used again.
+func (c *Client) once(
+	ctx context.Context, addr string, r *invoke.Request,
+) (*invoke.Response, error) {
+	conn, err := c.pool.Conn(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	res, err := conn.Call(ctx, r)
+	if err == nil && res.Code == remoting.GoAway {
+		c.pool.Retire(conn)
+	}
+	return res, err
 }
 
 // call asks a broker and turns other answers than success into a *BrokerError.
@@ -232,16 +275,23 @@ func (c *Client) call(
 ) (*invoke.Response, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	res, err := c.pool.Call(ctx, addr, r)
+	res, err := c.request(ctx, op, addr, r)
 	if err != nil {
 		return nil, fmt.Errorf("client: %s at %s: %w", op, broker, err)
 	}
 	return res, brokerError(op, broker, addr, res.Code, res.Remark)
 }
 
-// answerBroker refuses what brokers ask: nothing of it is served yet. Changed group membership (40)
-// expects no answer.
+// answerBroker offers what a broker asks to the members, and refuses what none takes. Changed group
+// membership (40) expects no answer.
 func (c *Client) answerBroker(addr string, cmd *remoting.Command) *invoke.Response {
+	for _, m := range c.currentMembers() {
+		if a, ok := m.(asked); ok {
+			if res, taken := a.brokerAsks(addr, cmd); taken {
+				return res
+			}
+		}
+	}
 	code := cmd.Request()
 	if code == remoting.NotifyConsumerIDsChanged {
 		return nil
@@ -252,6 +302,16 @@ func (c *Client) answerBroker(addr string, cmd *remoting.Command) *invoke.Respon
 		Code: remoting.RequestCodeNotSupported, Remark: "request code " + code.String() +
 			" is not supported by this client",
 	}
+}
+
+func (c *Client) currentMembers() []member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	members := make([]member, 0, len(c.members))
+	for m := range c.members {
+		members = append(members, m)
+	}
+	return members
 }
 
 // jitter spreads a period by 10 % either way.

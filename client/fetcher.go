@@ -214,7 +214,8 @@ func (f *fetcher) pull(ctx context.Context, at int64) (*invoke.Response, string,
 	res, err := r.client.pool.Call(ctx, addr, &invoke.Request{
 		Code: remoting.LitePullMessage,
 		Header: &protocol.PullRequest{
-			Group: []byte(r.pullGroup()), Topic: []byte(f.queue.Topic), QueueID: int32(f.queue.ID),
+			Group: []byte(r.pullGroup()), Topic: []byte(r.client.onWire(f.queue.Topic)),
+			QueueID:     int32(f.queue.ID),
 			QueueOffset: at, MaxMessages: int32(min(pullBatch, r.cfg.prefetch)),
 			SysFlag:   protocol.PullSuspend | protocol.PullSubscription | protocol.PullLite,
 			SuspendMS: pullSuspend.Milliseconds(), Subscription: []byte(f.sub.SubString),
@@ -278,7 +279,9 @@ func (f *fetcher) decode(body []byte, offsetDelta int64) ([]*Received, error) {
 			}
 			continue
 		}
-		if m := receive(v, f.queue, offsetDelta, inflated); f.wants(m.Tag) {
+		m := receive(v, f.queue, offsetDelta, inflated)
+		m.Topic = f.reader.client.offWire(m.Topic)
+		if f.wants(m.Tag) {
 			ms = append(ms, m)
 		}
 	}
@@ -306,7 +309,9 @@ func (f *fetcher) unwrap(
 		if err != nil {
 			return ms, err
 		}
-		if m := receive(one, f.queue, offsetDelta, one.Body()); f.wants(m.Tag) {
+		m := receive(one, f.queue, offsetDelta, one.Body())
+		m.Topic = f.reader.client.offWire(m.Topic)
+		if f.wants(m.Tag) {
 			ms = append(ms, m)
 		}
 	}

@@ -45,13 +45,7 @@ func (c *Client) heartbeat() {
 		ClientID:        c.id,
 		ProducerDataSet: []protocol.ProducerData{}, ConsumerDataSet: []protocol.ConsumerData{},
 	}
-	c.mu.Lock()
-	members := make([]member, 0, len(c.members))
-	for m := range c.members {
-		members = append(members, m)
-	}
-	c.mu.Unlock()
-	for _, m := range members {
+	for _, m := range c.currentMembers() {
 		m.beatInto(&data)
 	}
 	if len(data.ProducerDataSet)+len(data.ConsumerDataSet) == 0 {

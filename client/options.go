@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/skylarkmq/skylark/net/protocol"
 )
 
 // Option sets up a Client. Options are checked together by New.
@@ -20,14 +23,23 @@ type Option func(*config)
 
 type config struct {
 	logger       *slog.Logger
+	tls          *tls.Config
 	dial         func(ctx context.Context, network, addr string) (net.Conn, error)
+	hooks        hooks
+	credentials  CredentialsProvider
+	namespace    string
 	instanceName string
+	resolver     Resolver
+	env          bool
+	zone         []field
 	callTimeout  time.Duration
 	dialTimeout  time.Duration
 	writeTimeout time.Duration
 	idleTimeout  time.Duration
 	routeEvery   time.Duration
 	beatEvery    time.Duration
+	resolveEvery time.Duration
+	errs         []error // of options
 }
 
 func defaultConfig() config {
@@ -35,7 +47,7 @@ func defaultConfig() config {
 		logger:      slog.New(slog.DiscardHandler),
 		callTimeout: 3 * time.Second,
 		dialTimeout: 3 * time.Second, writeTimeout: 5 * time.Second, idleTimeout: 120 * time.Second,
-		routeEvery: 30 * time.Second, beatEvery: 30 * time.Second,
+		routeEvery: 30 * time.Second, beatEvery: 30 * time.Second, resolveEvery: 120 * time.Second,
 	}
 }
 
@@ -43,14 +55,77 @@ func defaultConfig() config {
 // level. The default discards.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
+// WithHooks has values that implement any of the hook interfaces of this package told of what
+// happens. It may be given several times.
+func WithHooks(values ...any) Option {
+	return func(c *config) {
+		for _, v := range values {
+			if err := c.hooks.add(v); err != nil {
+				c.errs = append(c.errs, err)
+			}
+		}
+	}
+}
+
+// WithTLS encrypts connections. The configuration is used as it is, so peers are verified unless it
+// says otherwise; without a ServerName the host of the address is verified. The default is plain
+// TCP.
+func WithTLS(cfg *tls.Config) Option {
+	return func(c *config) {
+		if cfg == nil {
+			c.errs = append(c.errs, errors.New("TLS configuration is nil: leave WithTLS out for plain TCP"))
+			return
+		}
+		c.tls = cfg.Clone()
+	}
+}
+
 // WithDialer replaces how connections are made. The address is as brokers and the user wrote it.
+// With WithTLS the dialer makes the connection that TLS runs on.
 func WithDialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
 	return func(c *config) { c.dial = dial }
+}
+
+// WithCredentials signs each request. The default signs none.
+func WithCredentials(p CredentialsProvider) Option {
+	return func(c *config) {
+		if p == nil {
+			c.errs = append(c.errs, errors.New("credentials provider is nil"))
+		}
+		c.credentials = p
+	}
+}
+
+// WithNamespace keeps topics and groups apart from those of other namespaces: topic T is N%T at
+// brokers and T for the user. The default is none.
+func WithNamespace(name string) Option {
+	return func(c *config) {
+		if err := protocol.ValidTopic([]byte(name)); err != nil || strings.Contains(name, "%") {
+			c.errs = append(c.errs, fmt.Errorf("namespace %q: letters, digits, |, _ and - are allowed",
+				name))
+		}
+		c.namespace = name
+	}
 }
 
 // WithInstanceName sets the second part of the client id that brokers show, ip@instance. Default
 // is the process id and a random number. It may not hold an @.
 func WithInstanceName(name string) Option { return func(c *config) { c.instanceName = name } }
+
+// WithResolver has r say where the name servers are; New may then be given none. See HTTPResolver.
+func WithResolver(r Resolver) Option {
+	return func(c *config) {
+		if r == nil {
+			c.errs = append(c.errs, errors.New("resolver is nil"))
+		}
+		c.resolver = r
+	}
+}
+
+// WithEnv reads what RocketMQ's clients read from the environment: NAMESRV_ADDR when New is given
+// no endpoint and there is no resolver, ROCKETMQ_ZONE and ROCKETMQ_ZONE_MODE, which name servers
+// filter routes by. Without this option nothing is read.
+func WithEnv() Option { return func(c *config) { c.env = true } }
 
 // WithCallTimeout bounds calls whose context has no deadline. The default is 3 s.
 func WithCallTimeout(d time.Duration) Option { return func(c *config) { c.callTimeout = d } }
@@ -62,7 +137,7 @@ func WithConnTimeouts(dial, write, idle time.Duration) Option {
 }
 
 func (c *config) check() error {
-	var errs []error
+	errs := c.errs
 	if c.logger == nil {
 		errs = append(errs, errors.New("logger is nil"))
 	}
@@ -85,14 +160,67 @@ func (c *config) check() error {
 	return errors.Join(errs...)
 }
 
+// readEnv takes what WithEnv asks for and returns the endpoints to use.
+func (c *config) readEnv(endpoints []string) []string {
+	if !c.env {
+		return endpoints
+	}
+	for _, f := range []field{{fieldZoneName, "ROCKETMQ_ZONE"}, {fieldZoneMode, "ROCKETMQ_ZONE_MODE"}} {
+		if v := os.Getenv(f.value); v != "" {
+			c.zone = append(c.zone, field{f.name, v})
+		}
+	}
+	if len(endpoints) == 0 && c.resolver == nil {
+		if v := os.Getenv("NAMESRV_ADDR"); v != "" {
+			return []string{v}
+		}
+	}
+	return endpoints
+}
+
+// dialer makes connections: TLS over what WithDialer gives, or plain TCP. nil: the pool's own.
+func (c *config) dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if c.tls == nil {
+		return c.dial
+	}
+	dial := c.dial
+	if dial == nil {
+		var d net.Dialer
+		dial = d.DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		cfg := c.tls
+		if cfg.ServerName == "" && !cfg.InsecureSkipVerify {
+			cfg = cfg.Clone()
+			if cfg.ServerName, _, err = net.SplitHostPort(addr); err != nil {
+				cfg.ServerName = addr
+			}
+		}
+		tc := tls.Client(nc, cfg)
+		if err := tc.HandshakeContext(ctx); err != nil {
+			_ = nc.Close()
+			return nil, fmt.Errorf("TLS handshake (check certificates, and that the peer takes TLS): %w",
+				err)
+		}
+		return tc, nil
+	}
+}
+
 // endpointsOf splits and checks name server addresses; one text may hold several, with semicolons
-// between them as in RocketMQ's configuration.
+// between them as in RocketMQ's configuration, and http:// in front as cloud consoles show them.
 func endpointsOf(texts []string) ([]string, error) {
 	var list []string
 	var errs []error
 	for _, text := range texts {
 		for part := range strings.SplitSeq(text, ";") {
 			part = strings.TrimSpace(part)
+			if strings.HasPrefix(part, "http://") {
+				part = part[strings.LastIndexByte(part, '/')+1:]
+			}
 			if part == "" {
 				continue
 			}

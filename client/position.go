@@ -109,12 +109,12 @@ func (r *Reader) Lag(ctx context.Context) (map[Queue]int64, error) {
 func (r *Reader) bound(ctx context.Context, q Queue, end bool) (offset int64, err error) {
 	req := &invoke.Request{
 		Code:   remoting.GetMinOffset,
-		Header: &protocol.MinOffsetRequest{Topic: q.Topic, QueueID: int32(q.ID)},
+		Header: &protocol.MinOffsetRequest{Topic: r.client.onWire(q.Topic), QueueID: int32(q.ID)},
 	}
 	if end {
 		req = &invoke.Request{
 			Code:   remoting.GetMaxOffset,
-			Header: &protocol.MaxOffsetRequest{Topic: q.Topic, QueueID: int32(q.ID)},
+			Header: &protocol.MaxOffsetRequest{Topic: r.client.onWire(q.Topic), QueueID: int32(q.ID)},
 		}
 	}
 	return r.askOffset(ctx, "asking for a bound", q, req)
@@ -124,7 +124,7 @@ func (r *Reader) offsetAt(ctx context.Context, q Queue, ms int64) (int64, error)
 	return r.askOffset(ctx, "asking for the offset of a time", q, &invoke.Request{
 		Code: remoting.SearchOffsetByTimestamp,
 		Header: &protocol.SearchOffsetRequest{
-			Topic: q.Topic, QueueID: int32(q.ID), Timestamp: ms,
+			Topic: r.client.onWire(q.Topic), QueueID: int32(q.ID), Timestamp: ms,
 		},
 	})
 }
@@ -134,7 +134,7 @@ func (r *Reader) stored(ctx context.Context, q Queue) (offset int64, ok bool, er
 	zero := false
 	offset, err = r.askOffset(ctx, "asking for the stored position", q, &invoke.Request{
 		Code: remoting.QueryConsumerOffset, Header: &protocol.QueryConsumerOffsetRequest{
-			Group: r.group, Topic: q.Topic, QueueID: int32(q.ID), SetZeroIfNotFound: &zero,
+			Group: r.client.onWire(r.group), Topic: r.client.onWire(q.Topic), QueueID: int32(q.ID), SetZeroIfNotFound: &zero,
 		},
 	})
 	var be *BrokerError

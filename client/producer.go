@@ -169,7 +169,7 @@ func (c *Client) NewProducer(group string, opts ...ProducerOption) (*Producer, e
 }
 
 func (p *Producer) beatInto(h *protocol.HeartbeatData) {
-	h.ProducerDataSet = append(h.ProducerDataSet, protocol.ProducerData{GroupName: p.group})
+	h.ProducerDataSet = append(h.ProducerDataSet, protocol.ProducerData{GroupName: p.client.onWire(p.group)})
 }
 
 // Send delivers one message and waits. Retries on other brokers stay inside ctx and the send
@@ -229,7 +229,7 @@ func (p *Producer) Close(ctx context.Context) error {
 		p.cancel(ErrClosed)
 		p.async.stop()
 		p.client.leave(p)
-		p.client.unregister(context.WithoutCancel(ctx), p.group, "")
+		p.client.unregister(context.WithoutCancel(ctx), p.client.onWire(p.group), "")
 		close(p.done)
 	})
 	<-p.done

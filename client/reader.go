@@ -93,7 +93,7 @@ func (r *Reader) pullGroup() string {
 	if r.group == "" {
 		return protocol.ToolsConsumerGroup
 	}
-	return r.group
+	return r.client.onWire(r.group)
 }
 
 func (r *Reader) beatInto(h *protocol.HeartbeatData) {
@@ -101,12 +101,14 @@ func (r *Reader) beatInto(h *protocol.HeartbeatData) {
 		return
 	}
 	d := protocol.ConsumerData{
-		GroupName: r.group, ConsumeType: protocol.ConsumeActively,
+		GroupName: r.client.onWire(r.group), ConsumeType: protocol.ConsumeActively,
 		MessageModel: protocol.Clustering, ConsumeFromWhere: r.cfg.start.where(),
 		SubscriptionDataSet: []protocol.SubscriptionData{},
 	}
 	for _, s := range r.cfg.subscriptions {
-		d.SubscriptionDataSet = append(d.SubscriptionDataSet, s.data)
+		data := s.data
+		data.Topic = r.client.onWire(data.Topic)
+		d.SubscriptionDataSet = append(d.SubscriptionDataSet, data)
 	}
 	h.ConsumerDataSet = append(h.ConsumerDataSet, d)
 }
@@ -291,11 +293,13 @@ func (r *Reader) Commit(ctx context.Context, ms ...*Received) error {
 	at := map[Queue]int64{}
 	r.mu.Lock()
 	for _, m := range ms {
-		if r.queues[m.Source] == nil {
+		f := r.queues[m.Source]
+		if f == nil {
 			r.mu.Unlock()
 			return fmt.Errorf("client: commit: queue %s: %w", m.Source, ErrNotAssigned)
 		}
 		at[m.Source] = max(at[m.Source], m.Offset+1)
+		f.doneAt = max(f.doneAt, m.Offset+1) // or Close would store the position before it
 	}
 	if len(ms) == 0 {
 		for q, f := range r.queues {
@@ -323,7 +327,8 @@ func (r *Reader) Commit(ctx context.Context, ms ...*Received) error {
 func (r *Reader) store(ctx context.Context, q Queue, offset int64) error {
 	return r.ask(ctx, "commit", q, &invoke.Request{
 		Code: remoting.UpdateConsumerOffset, Header: &protocol.UpdateConsumerOffsetRequest{
-			Group: r.group, Topic: q.Topic, QueueID: int32(q.ID), HasQueueID: true,
+			Group: r.client.onWire(r.group), Topic: r.client.onWire(q.Topic),
+			QueueID: int32(q.ID), HasQueueID: true,
 			CommitOffset: offset, HasOffset: true,
 		},
 	}, nil)
@@ -405,7 +410,7 @@ func (r *Reader) Close(ctx context.Context) error {
 		r.wg.Wait()
 		r.client.leave(r)
 		if r.group != "" {
-			r.client.unregister(context.WithoutCancel(ctx), "", r.group)
+			r.client.unregister(context.WithoutCancel(ctx), "", r.client.onWire(r.group))
 		}
 		close(r.done)
 	})

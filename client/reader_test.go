@@ -59,6 +59,12 @@ func TestReaderCommit(t *testing.T) {
 	if at := b.Offset("g", "t", 0); at != 7 {
 		t.Errorf("position after commit of one message: %d, want 7", at)
 	}
+	if err := r.Close(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if at := b.Offset("g", "t", 0); at != 7 {
+		t.Errorf("position after commit and close: %d, want 7", at)
+	}
 }
 
 // TestReaderMessages: the message at which a loop is left comes again.

@@ -60,7 +60,7 @@ func sortedIDs(addrs map[int64]string) []int64 {
 	return ids
 }
 
-// routeTable keeps routes by topic. Callers that ask for one topic at once share one request, which
+// routeTable keeps routes by topic, by the names users know. Callers that ask for one topic at once share one request, which
 // no caller's context can end.
 type routeTable struct {
 	client *Client
@@ -216,8 +216,10 @@ func (t *routeTable) run(topic string, f *routeFetch) {
 
 func (t *routeTable) ask(ctx context.Context, topic string) (*topicRoute, error) {
 	res, err := t.client.askNameServer(ctx, &invoke.Request{
-		Code:   remoting.GetRouteInfoByTopic,
-		Header: &protocol.RouteRequest{Topic: topic, AcceptStandardJSONOnly: true},
+		Code: remoting.GetRouteInfoByTopic,
+		Header: &protocol.RouteRequest{
+			Topic: t.client.onWire(topic), AcceptStandardJSONOnly: true,
+		},
 	})
 	if err != nil {
 		return nil, err

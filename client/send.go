@@ -70,7 +70,8 @@ func (p *Producer) newOp(topic string, props []byte, sysFlag int32) *sendOp {
 		producer: p, topic: topic, code: remoting.SendMessageV2,
 		started: now, deadline: now.Add(p.cfg.sendTimeout),
 		header: protocol.SendRequest{
-			Group: []byte(p.group), Topic: []byte(topic), DefaultTopic: []byte(protocol.TBW102),
+			Group: []byte(p.client.onWire(p.group)), Topic: []byte(p.client.onWire(topic)),
+			DefaultTopic:       []byte(protocol.TBW102),
 			DefaultTopicQueues: defaultTopicQueues, SysFlag: sysFlag, MaxReconsumeTimes: -1,
 			BornMS: now.UnixMilli(), Properties: props,
 		},

@@ -28,7 +28,7 @@ const rounds = 2000
 func (h *counting) Command(c *eventloop.Conn, cmd *remoting.Command) {
 	once := func() {
 		h.loopHandler.Command(c, cmd)
-		h.ReadDone(c)
+		h.ReadDone()
 	}
 	for range 100 {
 		once()

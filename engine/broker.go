@@ -23,6 +23,7 @@ import (
 	"github.com/skylarkmq/skylark/engine/registration"
 	"github.com/skylarkmq/skylark/engine/stats"
 	"github.com/skylarkmq/skylark/engine/topic"
+	"github.com/skylarkmq/skylark/engine/transaction"
 	"github.com/skylarkmq/skylark/engine/watermark"
 	"github.com/skylarkmq/skylark/net/eventloop"
 	"github.com/skylarkmq/skylark/storage"
@@ -46,15 +47,20 @@ type Broker struct {
 	filters *filter.Manager
 	stats   *stats.Manager
 
+	transactions *transaction.Service
+
 	held     *longpoll.Table
 	flushed  *watermark.List[*processor.FlushWait] // nil under ASYNC_FLUSH
 	workers  *workers
 	large    *workers // of one goroutine, for commands over largeCommand
+	replies  *workers // each waits for the client that a reply is for
 	readers  *workers
 	calls    *clientCalls
 	register *registration.Registration
 	server   *eventloop.Server
 
+	delayed    delayed
+	count      *counters
 	sendShared processor.SendShared
 	pullShared processor.PullShared
 	cold       processor.Cold
@@ -73,6 +79,7 @@ func New(cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{cfg: cfg, log: cfg.Logger}
+	b.delayed.rules = cfg.delayRules()
 	b.permission.Store(cfg.BrokerPermission)
 	return b, nil
 }
@@ -116,6 +123,7 @@ func (b *Broker) open() error {
 	}
 	b.workers = newWorkers(b.cfg.AdminThreads, b.cfg.AdminQueue)
 	b.large = newWorkers(1, b.cfg.AdminQueue)
+	b.replies = newWorkers(repliesMax, repliesMax)
 	b.readers = newWorkers(b.cfg.ColdReaders, b.cfg.ColdQueue)
 	b.held = longpoll.New(b.cfg.HoldsMax, time.Now)
 	if b.cfg.FlushDiskType == "SYNC_FLUSH" {
@@ -129,13 +137,21 @@ func (b *Broker) open() error {
 	if b.flushed != nil {
 		b.flushed.Advance(int64(store.Info().Flushed))
 	}
+	b.count = &counters{stats: b.stats, topics: b.topics}
+	if err := b.openDelayed(); err != nil {
+		return err
+	}
 	b.wire()
+	b.delayed.start()
 	return b.newRegistration()
 }
 
 // flushWaitsMax bounds the sends that wait for the disk at once; more are answered
 // FLUSH_DISK_TIMEOUT without waiting.
 const flushWaitsMax = 1 << 18
+
+// repliesMax bounds the replies that wait for their requesters, and those that wait for a turn.
+const repliesMax = 256
 
 func (b *Broker) chooseAddress() error {
 	if b.cfg.ListenPort == 0 {
@@ -261,14 +277,19 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	if b.workers != nil {
 		b.workers.close()
 		b.large.close()
+		b.replies.close()
 		b.readers.close()
 	}
 	if b.members != nil {
 		b.members.Close()
 	}
+	if b.transactions != nil {
+		b.transactions.Close()
+	}
 	if b.offsets != nil {
 		errs = append(errs, b.offsets.Close())
 	}
+	errs = append(errs, b.delayed.close())
 	if b.filters != nil {
 		errs = append(errs, b.filters.Close())
 	}

@@ -28,6 +28,9 @@ type channel struct {
 // RemoteAddr is the client's address, ip:port.
 func (ch *channel) RemoteAddr() string { return ch.remote }
 
+// Closed tells whether the connection has ended. It may end at any moment after.
+func (ch *channel) Closed() bool { return ch.closed.Load() }
+
 // Send queues a whole frame for the client. It never blocks; a closed connection drops it.
 func (ch *channel) Send(frame []byte) { ch.ref.Post(push(frame)) }
 

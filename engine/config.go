@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skylarkmq/skylark/engine/delay"
 	"github.com/skylarkmq/skylark/engine/settings"
 	"github.com/skylarkmq/skylark/storage/vfs"
 )
@@ -56,6 +57,14 @@ type Config struct {
 	ValidateSystemTopic    bool   `key:"validateSystemTopicWhenUpdateTopic"`
 	EnableMixedMessageType bool   `key:"enableMixedMessageType"`
 	ConfigBlackList        string `key:"configBlackList"`
+
+	// Transactions and request-reply.
+	RejectTransactions   bool  `key:"rejectTransactionMessage"`
+	TransactionTimeOutMS int64 `key:"transactionTimeOut" min:"1"`
+	TransactionCheckMS   int64 `key:"transactionCheckInterval" min:"1"`
+	TransactionCheckMax  int   `key:"transactionCheckMax" min:"1"`
+	TransactionOpMaxSize int   `key:"transactionOpMsgMaxSize" min:"32" max:"1048576"`
+	StoreReplies         bool  `key:"storeReplyMessageEnable"`
 
 	// Long polling.
 	LongPolling      bool  `key:"longPollingEnable"`
@@ -119,6 +128,8 @@ type Config struct {
 	TransferCountDisk   int    `key:"maxTransferCountOnMessageInDisk" min:"1"`
 	MemoryMaxRatio      int    `key:"accessMessageInMemoryMaxRatio" min:"1" max:"95"`
 	DiskWarningRatio    int    `key:"diskSpaceWarningLevelRatio"`
+	DelayLevels         string `key:"messageDelayLevel"`
+	FlushDelayOffsetMS  int64  `key:"flushDelayOffsetInterval" min:"100" max:"3600000"`
 	TimerWheel          bool   `key:"timerWheelEnable"`
 
 	// Path is the file these values came from; dynamic updates are written back to it.
@@ -149,8 +160,10 @@ func Default() Config {
 		EnableCreateSysGroup: true, DefaultTopicQueues: 8, ClusterTopic: true, BrokerTopic: true,
 		TraceTopicName: "RMQ_SYS_TRACE_TOPIC", TraceOn: true, RegionID: "DefaultRegion",
 		ReviveQueues: 8, LitePullMessage: true, ValidateSystemTopic: true,
-		ConfigBlackList: "configBlackList;brokerConfigPath",
-		LongPolling:     true, ShortPollingMS: 1000, HoldsMax: 100000, HoldMaxMS: 300000,
+		ConfigBlackList:      "configBlackList;brokerConfigPath",
+		TransactionTimeOutMS: 6000, TransactionCheckMS: 30000, TransactionCheckMax: 15,
+		TransactionOpMaxSize: 4096, StoreReplies: true,
+		LongPolling: true, ShortPollingMS: 1000, HoldsMax: 100000, HoldMaxMS: 300000,
 		ServerSideResets: true,
 		FilterKeepDeadMS: 24 * 3600 * 1000, FilterErrorRate: 20, FilterConsumers: 32,
 		FilterCacheBytes: 8 << 20, FilterMessageSize: 16000,
@@ -167,6 +180,7 @@ func Default() Config {
 		TransferBytesMemory: 262144, TransferCountMemory: 32,
 		TransferBytesDisk: 65536, TransferCountDisk: 8, MemoryMaxRatio: 40,
 		DiskWarningRatio: 90, TimerWheel: true,
+		DelayLevels: delay.DefaultLevels, FlushDelayOffsetMS: 10000,
 	}
 }
 
@@ -254,6 +268,9 @@ func (c *Config) complete() error {
 			"broker yet; start it as ASYNC_MASTER"))
 	} else if c.BrokerID != 0 {
 		errs = append(errs, fmt.Errorf("brokerId %d: a master has brokerId 0", c.BrokerID))
+	}
+	if _, err := delay.ParseLevels(c.DelayLevels); err != nil {
+		errs = append(errs, err)
 	}
 	if strings.Contains(c.CommitLogDir, ",") {
 		errs = append(errs, fmt.Errorf("storePathCommitLog %q: several directories are not available "+

@@ -47,6 +47,8 @@ func runVictim(dir, flush string) {
 	cfg.StoreRoot, cfg.FlushDiskType = dir, flush
 	cfg.CommitLogFileSize, cfg.MaxMessageSize, cfg.QueueFileSize = 1<<20, 1<<18, 6000
 	cfg.IndexSlots, cfg.IndexEntries = 500, 2000
+	cfg.DelayLevels = "1s 1s 2s"
+	quickChecks(&cfg)
 	cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	names, err := startVictimNames(filepath.Join(dir, "namesrv"), "127.0.0.1:0")
 	var b *engine.Broker

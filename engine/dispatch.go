@@ -35,8 +35,8 @@ func (h *loopHandler) Open(c *eventloop.Conn) {
 	c.SetValue(&channel{ref: c.Ref(), remote: c.RemoteAddr().String()})
 }
 
-// Command handles one command. Sends are collected until the end of the read, so that one read
-// is one append; anything else first lets the collected sends happen, which keeps the order that a
+// Command handles one command. Sends are collected until the end of the turn, so that all that had
+// arrived is one append; anything else first lets the collected sends happen, which keeps the order that a
 // client sees on its connection.
 func (h *loopHandler) Command(c *eventloop.Conn, cmd *remoting.Command) {
 	if cmd.IsResponse() {
@@ -59,8 +59,8 @@ func (h *loopHandler) Command(c *eventloop.Conn, cmd *remoting.Command) {
 	}
 }
 
-// ReadDone stores what the read brought.
-func (h *loopHandler) ReadDone(*eventloop.Conn) { h.send.Flush() }
+// ReadDone stores what the turn brought.
+func (h *loopHandler) ReadDone() { h.send.Flush() }
 
 // Close tells the membership that a client has gone. Leaving a group notifies the others, which
 // may take a while, so a worker does it.
@@ -103,7 +103,10 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 	}
 	ch.unread.Store(c.Queued())
 	size, pool := cmd.Memory(), b.workers
-	if size > largeCommand {
+	switch code := remoting.RequestCode(cmd.Code); {
+	case code == remoting.SendReplyMessage || code == remoting.SendReplyMessageV2:
+		pool = b.replies
+	case size > largeCommand:
 		pool = b.large
 	}
 	if pool.full(size) {
@@ -134,7 +137,7 @@ func (b *Broker) work(job *coldJob, process processor.Func, caller *processor.Ca
 		// The connection ended while its heartbeat waited here: its end was told too early.
 		b.members.ChannelClosed(ch)
 	}
-	if job.cmd.IsOneway() {
+	if job.cmd.IsOneway() || job.reply.Silent {
 		b.produced.Add(-int64(len(job.reply.Body)))
 		return
 	}
@@ -232,17 +235,11 @@ func writeReply(c *eventloop.Conn, cmd *remoting.Command, r *processor.Reply) {
 // notYet names what a refused code belongs to, so that an operator knows that it is not a mistake.
 func (b *Broker) notYet(code int32) string {
 	switch remoting.RequestCode(code) {
-	case remoting.ConsumerSendMsgBack:
-		return ": this broker has no retry topic delivery yet, consume it again locally"
-	case remoting.EndTransaction, remoting.CheckTransactionState:
-		return ": this broker has no transactions yet"
 	case remoting.PopMessage, remoting.AckMessage, remoting.BatchAckMessage, remoting.PeekMessage,
 		remoting.ChangeMessageInvisibleTime, remoting.Notification, remoting.PollingInfo:
 		return ": this broker has no pop consumption yet"
 	case remoting.RecallMessage:
 		return ": this broker has no timers yet"
-	case remoting.SendReplyMessage, remoting.SendReplyMessageV2:
-		return ": this broker has no request-reply yet"
 	default:
 		return ""
 	}

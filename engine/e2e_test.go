@@ -266,8 +266,6 @@ func TestE2EWhatIsNotThereYetIsRefused(t *testing.T) {
 		want  remoting.ResponseCode
 		says  string
 	}{
-		{"delay", []string{"DELAY", "3"}, remoting.MessageIllegal, "delay level 3"},
-		{"delay over the table", []string{"DELAY", "999"}, remoting.MessageIllegal, "delay"},
 		{"delay that is no number", []string{"DELAY", "abc"}, remoting.MessageIllegal, "DELAY"},
 		{"timer", []string{"TIMER_DELAY_SEC", "5"}, remoting.SystemError, "timer"},
 		{"timer ms", []string{"TIMER_DELIVER_MS", "1"}, remoting.SystemError, "timer"},
@@ -281,7 +279,7 @@ func TestE2EWhatIsNotThereYetIsRefused(t *testing.T) {
 		}
 	}
 	for _, code := range []remoting.RequestCode{
-		remoting.ConsumerSendMsgBack, remoting.EndTransaction, remoting.PopMessage,
+		remoting.EndTransaction, remoting.PopMessage,
 		remoting.RecallMessage, 22, 9999,
 	} {
 		r := p.call(code, nil, nil)

@@ -12,6 +12,8 @@ import (
 	"github.com/skylarkmq/skylark/engine/processor"
 	"github.com/skylarkmq/skylark/engine/stats"
 	"github.com/skylarkmq/skylark/engine/topic"
+	"github.com/skylarkmq/skylark/engine/transaction"
+	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
 	"github.com/skylarkmq/skylark/storage"
 	"github.com/skylarkmq/skylark/storage/record"
@@ -104,6 +106,7 @@ func (b *Broker) storeConfig() storage.Config {
 	s.MaxTransferBytesInDisk, s.MaxTransferCountInDisk = cfg.TransferBytesDisk,
 		cfg.TransferCountDisk
 	s.AccessInMemoryMaxRatio, s.DiskFullRatio = cfg.MemoryMaxRatio, cfg.DiskWarningRatio
+	s.DelayLevels = b.delayed.rules.Levels
 	s.RecoverSkip, s.Lock = cfg.RecoverSkip, cfg.Lock
 	s.Notice = b.notice
 	s.OnDispatched = b.dispatched
@@ -116,6 +119,7 @@ func (b *Broker) storeConfig() storage.Config {
 func (b *Broker) dispatched(ds []storage.Dispatched) {
 	for i := range ds {
 		b.held.Arrived(ds[i].Topic, ds[i].Queue, int64(ds[i].End))
+		b.delayed.arrived(&ds[i])
 	}
 }
 
@@ -128,19 +132,22 @@ func (b *Broker) flushedTo(at record.PhysicalOffset) {
 
 // wire fills what the processors share.
 func (b *Broker) wire() {
-	count := &counters{stats: b.stats, topics: b.topics}
+	b.wireTransactions()
 	b.sendShared = processor.SendShared{
-		Store: b.store, Topics: b.topics, Groups: b.groups, Locks: b.locks, Counters: count,
+		Store: b.store, Topics: b.topics, Groups: b.groups, Locks: b.locks, Counters: b.count,
+		Delays: &b.delayed.rules, Broker: b.cfg.BrokerName,
 		UniqueIDs: record.NewUniqueIDs(b.advertised.Host.Addr()),
 		Cluster:   b.cfg.ClusterName, Region: b.cfg.RegionID, TraceOn: b.cfg.TraceOn,
 		StoreHost: b.advertised.Host, MaxMessageSize: b.cfg.MaxMessageSize,
 		AcceptFromMS: b.cfg.StartAcceptSendMS, Writable: b.writable, NowMS: nowMS,
+		Transactions: b.transactions, RejectHalf: b.cfg.RejectTransactions,
 		Flushed: b.flushed, Hand: b.workers.hand,
 	}
 	b.pullShared = processor.PullShared{
 		Store: b.store, Topics: b.topics, Groups: b.groups, Members: b.members,
 		Offsets: b.offsets, Held: b.held, Filters: b.filters,
-		PropertyFilter: b.cfg.PropertyFilter, FilterRetry: b.cfg.FilterRetry, Counters: count, Address: b.advertised.Host,
+		PropertyFilter: b.cfg.PropertyFilter, FilterRetry: b.cfg.FilterRetry,
+		Counters: b.count, Address: b.advertised.Host,
 		LitePull: b.cfg.LitePullMessage, SlaveRead: b.cfg.SlaveRead,
 		ServerSideResets: b.cfg.ServerSideResets, LongPolling: b.cfg.LongPolling,
 		ShortPolling: ms(b.cfg.ShortPollingMS), HoldMax: ms(b.cfg.HoldMaxMS),
@@ -152,10 +159,13 @@ func (b *Broker) wire() {
 		BrokerAddr: b.advertised.Addr, BootTime: b.started,
 		Topics: b.topics, Groups: b.groups, Members: b.members, Locks: b.locks, Modes: b.modes,
 		Offsets: b.offsets, Stats: b.stats, Store: b.store, Clients: b.calls,
-		Settings: newDynamic(b), Now: time.Now, ClientReset: !b.cfg.ServerSideResets,
+		Transactions: b.transactions, Settings: newDynamic(b), Now: time.Now, ClientReset: !b.cfg.ServerSideResets,
 		MixedMessageType: b.cfg.EnableMixedMessageType, TopicDeleted: b.topicDeleted,
+		DelayOffsets:   b.delayed.levels.Offsets,
 		PropertyFilter: b.propertyFilter(),
 	})
+	b.sendBacks().Register(b.cold)
+	b.replyProcessor().Register(b.cold)
 	query := &processor.Query{
 		Store: b.store, DefaultMax: b.cfg.QueryMax, AnswerMax: remoting.MaxFrame / 2,
 	}
@@ -170,6 +180,36 @@ func (b *Broker) propertyFilter() func(text string) error {
 	return func(text string) error {
 		_, err := b.filters.Compile(text)
 		return err
+	}
+}
+
+// wireTransactions makes the service of half messages and lets it see what the store holds of them.
+func (b *Broker) wireTransactions() {
+	b.transactions = transaction.New(transaction.Config{
+		Store: b.store, Offsets: b.offsets, StoreHost: b.advertised.Host,
+		TimeOut: ms(b.cfg.TransactionTimeOutMS), Interval: ms(b.cfg.TransactionCheckMS),
+		CheckMax: b.cfg.TransactionCheckMax, OpMaxSize: b.cfg.TransactionOpMaxSize,
+		HasTopic: func(name []byte) bool { _, ok := b.topics.Lookup(name); return ok },
+		GiveUpTopic: func() error {
+			_, err := b.topics.CreateRetry(protocol.TransCheckMaxTimeTopic, 1,
+				protocol.PermRead|protocol.PermWrite, false, false)
+			return err
+		},
+		Producer: processor.AskProducer(b.calls, b.members, b.cfg.BrokerName),
+		Stored: func(topic []byte, messages, bytes int) {
+			b.count.Put(topic, 1, messages, bytes)
+		},
+		Notice: b.notice,
+	})
+	b.transactions.Load()
+}
+
+func (b *Broker) replyProcessor() *processor.Replies {
+	return &processor.Replies{
+		Topics: b.topics, Members: b.members, Clients: b.calls, Counters: b.count, Store: b.store,
+		Region: b.cfg.RegionID, TraceOn: b.cfg.TraceOn, StoreHost: b.advertised.Host,
+		AcceptFromMS: b.cfg.StartAcceptSendMS,
+		StoreReplies: b.cfg.StoreReplies, Writable: b.writable, NowMS: nowMS, Notice: b.notice,
 	}
 }
 

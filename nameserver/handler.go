@@ -26,7 +26,7 @@ type handler struct{ s *Server }
 
 func (h *handler) Open(*eventloop.Conn) {}
 
-func (h *handler) ReadDone(*eventloop.Conn) {}
+func (h *handler) ReadDone() {}
 
 // Close removes the brokers that were registered over the connection, at once.
 func (h *handler) Close(c *eventloop.Conn, cause error) {

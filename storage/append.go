@@ -31,6 +31,12 @@ type Entry struct {
 	// Batch says that Draft.Body is the body of a client batch; flag, body and properties of the
 	// messages come from its elements.
 	Batch bool
+	// DelayMS makes the unit of a single message tell when it is due, which is its store time plus
+	// so many milliseconds, instead of its tags code: the rule of SCHEDULE_TOPIC_XXXX. 0: it does not.
+	DelayMS int64
+	// Again says that the message lay in the log before, so that it is not measured against the
+	// limit for bodies, which may have been lowered since.
+	Again bool
 
 	// Results.
 
@@ -114,7 +120,7 @@ func (s *Store) appendOne(e *Entry, now int64) error {
 		return err
 	}
 	size := d.Size()
-	if len(d.Body) > s.cfg.MaxMessageSize || size > s.cfg.recordMax() {
+	if !e.Again && (len(d.Body) > s.cfg.MaxMessageSize || size > s.cfg.recordMax()) {
 		return illegal(-1, "body of %d and record of %d bytes, the limit is %d for the body",
 			len(d.Body), size, s.cfg.MaxMessageSize)
 	}
@@ -131,6 +137,9 @@ func (s *Store) appendOne(e *Entry, now int64) error {
 	}
 	place := record.Place{Queue: q.Written(), Physical: at, StoreMS: now}
 	d.Encode(dst, place)
+	if e.DelayMS > 0 {
+		d.TagsCode = now + e.DelayMS
+	}
 	q.Append(place.Queue, consumequeue.Unit{At: at, Size: int32(size), TagsCode: d.TagsCode})
 	s.lastAt, s.next = at, at+record.PhysicalOffset(size)
 	e.QueueOffset, e.At, e.End, e.Count = place.Queue, at, s.next, 1

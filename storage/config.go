@@ -43,6 +43,11 @@ type Config struct {
 	QueueFlushThorough   time.Duration // flushConsumeQueueThoroughInterval, also the checkpoint's
 	QueueFlushLeastPages int           // flushConsumeQueueLeastPages
 
+	// DelayLevels are the delays of the levels from 1 on (messageDelayLevel): when queues of
+	// SCHEDULE_TOPIC_XXXX are made anew their units tell from them when a message is due. Empty:
+	// RocketMQ's default.
+	DelayLevels []time.Duration
+
 	// IndexEnable builds the index files (messageIndexEnable).
 	IndexEnable bool
 
@@ -120,6 +125,9 @@ func (c *Config) fill() {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if len(c.DelayLevels) == 0 {
+		c.DelayLevels = defaultDelayLevels()
 	}
 	if c.Notice == nil {
 		c.Notice = func(string, ...any) {}

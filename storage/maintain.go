@@ -194,5 +194,8 @@ func (s *Store) fullError() error {
 		s.diskPercent.Load(), s.cfg.DiskFullRatio)
 }
 
+// Flush brings to disk what was appended before the call. It blocks for the disk.
+func (s *Store) Flush() error { return s.log.Flush() }
+
 // Flushed returns the offset up to which the log is on disk.
 func (s *Store) Flushed() record.PhysicalOffset { return s.log.Flushed() }

@@ -4,7 +4,6 @@ package storage
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"io"
 	"math"
@@ -13,16 +12,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/skylarkmq/skylark/storage/consumequeue"
 	"github.com/skylarkmq/skylark/storage/record"
 )
 
 // Topics and files in which RocketMQ keeps messages that it delivers later.
 const (
 	timerTopic = "rmq_sys_wheel_timer"
-	halfTopic  = "RMQ_SYS_TRANS_HALF_TOPIC"
-	opTopic    = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-	transGroup = "CID_RMQ_SYS_TRANS"
 
 	timerSlotSize   = 32 // int64 time in units, int64 first, int64 last, int32 count, int32 unused
 	offSlotCount    = 24
@@ -35,34 +30,21 @@ const (
 // PendingInfo counts messages that wait in the store to be delivered later, as found at the start.
 // They stay where they are: RocketMQ delivers them when it opens the store again.
 type PendingInfo struct {
-	Delayed int64 // with a delay level, in SCHEDULE_TOPIC_XXXX
-	Timer   int64 // with a delivery time, in rmq_sys_wheel_timer
-	Half    int64 // of transactions that are not decided
+	Timer int64 // with a delivery time, in rmq_sys_wheel_timer
 }
 
 // countPending reads RocketMQ's progress files. What cannot be read counts as no progress, so that
 // the numbers are rather too high.
 func (s *Store) countPending() PendingInfo {
-	return PendingInfo{Delayed: s.countDelayed(), Timer: s.countTimer(), Half: s.countHalf()}
+	return PendingInfo{Timer: s.countTimer()}
 }
 
 // notePending warns of messages that nobody delivers.
 func (s *Store) notePending() {
 	if p := s.pending; p != (PendingInfo{}) {
 		s.cfg.Notice("store has messages to be delivered later, which are left untouched",
-			"delayed", p.Delayed, "timer", p.Timer, "half", p.Half)
+			"timer", p.Timer)
 	}
-}
-
-// countDelayed counts what lies behind the progress of each delay level; its queue is level-1.
-func (s *Store) countDelayed() int64 {
-	var n int64
-	done := offsetTable(s.path("config", "delayOffset.json"), "offsetTable")
-	for _, id := range s.Queues(scheduleTopic) {
-		lo, hi, _ := s.QueueBounds([]byte(scheduleTopic), id)
-		n += int64(hi - min(max(lo, done[int64(id)+1]), hi))
-	}
-	return n
 }
 
 // countTimer counts what is in the wheel and not yet due, and what is not in the wheel yet.
@@ -91,45 +73,6 @@ func (s *Store) countTimer() int64 {
 		}
 		if at := int64(binary.BigEndian.Uint64(slot[:])); at > 0 && at*timerUnitMS >= readMS {
 			n += int64(max(int32(binary.BigEndian.Uint32(slot[offSlotCount:])), 0))
-		}
-	}
-}
-
-// countHalf counts half messages that were neither decided nor passed by the check.
-func (s *Store) countHalf() int64 {
-	lo, hi, ok := s.QueueBounds([]byte(halfTopic), 0)
-	if !ok || hi == 0 {
-		return 0
-	}
-	offsets := s.path("config", "consumerOffset.json")
-	from := max(lo, offsetTable(offsets, halfTopic+"@"+transGroup)[0])
-	decided := map[int64]bool{}
-	opLo, opHi, _ := s.QueueBounds([]byte(opTopic), 0)
-	for at := opLo; at < opHi; at++ {
-		u, ok := s.Unit([]byte(opTopic), 0, at)
-		if !ok {
-			continue
-		}
-		s.eachDecided(u, func(half int64) { decided[half] = true })
-	}
-	var n int64
-	for at := from; at < hi; at++ {
-		if !decided[int64(at)] {
-			n++
-		}
-	}
-	return n
-}
-
-// eachDecided reads one op message: a list of queue offsets of half messages.
-func (s *Store) eachDecided(u consumequeue.Unit, fn func(half int64)) {
-	v, err := s.readRecord(u.At, nil)
-	if err != nil {
-		return
-	}
-	for text := range bytes.SplitSeq(v.Body(), []byte(",")) {
-		if half, err := strconv.ParseInt(string(text), 10, 64); err == nil {
-			fn(half)
 		}
 	}
 }

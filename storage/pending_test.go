@@ -18,11 +18,9 @@ func TestPending(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]storage.PendingInfo{
 		"plain":       {},
-		"delay":       {Delayed: 6},
-		"delay-crash": {Delayed: 12},
 		"timer":       {Timer: 81},
 		"timer-crash": {Timer: 11},
-		"transaction": {Half: 2},
+		"transaction": {},
 		"retry":       {},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,12 +21,14 @@ const (
 	propMultiOffset = "INNER_MULTI_QUEUE_OFFSET"
 )
 
-// delayLevels are RocketMQ's default messageDelayLevel.
-var delayLevels = [...]time.Duration{
-	time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute,
-	3 * time.Minute, 4 * time.Minute, 5 * time.Minute, 6 * time.Minute, 7 * time.Minute,
-	8 * time.Minute, 9 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute,
-	time.Hour, 2 * time.Hour,
+// defaultDelayLevels are RocketMQ's default messageDelayLevel.
+func defaultDelayLevels() []time.Duration {
+	return []time.Duration{
+		time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
+		2 * time.Minute, 3 * time.Minute, 4 * time.Minute, 5 * time.Minute, 6 * time.Minute,
+		7 * time.Minute, 8 * time.Minute, 9 * time.Minute, 10 * time.Minute, 20 * time.Minute,
+		30 * time.Minute, time.Hour, 2 * time.Hour,
+	}
 }
 
 // RecoveryInfo tells what Open had to do.
@@ -52,6 +54,7 @@ type recovery struct {
 	records int64
 	units   int64
 	blanked int64
+	commits int // beyond commitsMax
 	lastAt  record.PhysicalOffset
 	lastMS  int64
 	buf     []byte
@@ -238,6 +241,8 @@ func (r *recovery) visit(v record.View) error {
 	switch v.SysFlag() & record.SysTransactionMask {
 	case record.SysPrepared, record.SysRollback:
 		return nil
+	case record.SysCommit:
+		r.noteCommit(record.PhysicalOffset(v.PreparedOffset()))
 	}
 	topic := v.Topic()
 	if r.s.unserved[string(topic)] || v.SysFlag()&record.SysInnerBatch != 0 {
@@ -246,20 +251,44 @@ func (r *recovery) visit(v record.View) error {
 	if below, ok := r.s.deleted[string(topic)]; ok && at < below {
 		return nil
 	}
-	u := consumequeue.Unit{At: at, Size: v.TotalSize(), TagsCode: tagsCode(v)}
+	u := consumequeue.Unit{At: at, Size: v.TotalSize(), TagsCode: r.s.tagsCode(v)}
 	if err := r.put(topic, v.QueueID(), v.QueueOffset(), u); err != nil {
 		return err
 	}
 	return r.putMulti(v, u)
 }
 
+// commitsMax bounds the commits of transactions that are remembered, the latest ones.
+const commitsMax = 1 << 16
+
+func (r *recovery) noteCommit(half record.PhysicalOffset) {
+	if len(r.s.commits) < commitsMax {
+		r.s.commits = append(r.s.commits, half)
+		return
+	}
+	r.s.commits[r.commits%commitsMax] = half
+	r.commits++
+}
+
+// RecoveredCommits returns the places of the half messages whose commits recovery came across, the
+// last 65 536 of them in no order, and forgets them. A kill may have come between a commit and the
+// record that says so.
+func (s *Store) RecoveredCommits() []record.PhysicalOffset {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.commits
+	s.commits = nil
+	return found
+}
+
 // tagsCode computes what the unit of a record says about its tag.
-func tagsCode(v record.View) int64 {
+func (s *Store) tagsCode(v record.View) int64 {
 	props := v.Properties()
 	if string(v.Topic()) == scheduleTopic {
 		text, _ := record.Property(props, propDelay)
 		if level, err := strconv.Atoi(string(text)); err == nil && level > 0 {
-			return v.StoreMS() + delayLevels[min(level, len(delayLevels))-1].Milliseconds()
+			levels := s.cfg.DelayLevels
+			return v.StoreMS() + levels[min(level, len(levels))-1].Milliseconds()
 		}
 	}
 	tags, _ := record.Property(props, propTags)

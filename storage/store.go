@@ -28,6 +28,7 @@ type Store struct {
 	hotBytes   record.PhysicalOffset // bytes at the end of the log that are known to be
 	hotFrom    record.PhysicalOffset // where this run of the store began to write
 	recovered  RecoveryInfo
+	commits    []record.PhysicalOffset // that recovery found, for RecoveredCommits
 	pending    PendingInfo
 	dispatches chan *dispatch // lists that are not in use
 

@@ -18,6 +18,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/skylarkmq/skylark/perf/report"
 )
 
 // version is set by the linker.
@@ -44,6 +46,8 @@ type app struct {
 	stdout, stderr io.Writer
 	env            func(name string) (string, bool)
 	json           bool
+	args           []string
+	folder         *report.Folder // of the load that runs; nil without --out
 }
 
 // misuse is an error of the command line.
@@ -59,12 +63,13 @@ func run(
 	ctx context.Context, args []string, stdout, stderr io.Writer,
 	env func(string) (string, bool),
 ) int {
-	a := &app{stdout: stdout, stderr: stderr, env: env}
+	a := &app{stdout: stdout, stderr: stderr, env: env, args: args}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
+	a.discardFolder()
 	if err == nil {
 		return exitDone
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/skylarkmq/skylark/perf/live"
 	"github.com/skylarkmq/skylark/perf/measure"
 	"github.com/skylarkmq/skylark/perf/workload"
 )
@@ -25,7 +26,7 @@ func (a *app) perfCommand() *cobra.Command {
 		Args: a.noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.perfProduceCommand(), a.perfConsumeCommand())
+	cmd.AddCommand(a.perfProduceCommand(), a.perfConsumeCommand(), a.perfCompareCommand())
 	return cmd
 }
 
@@ -36,6 +37,7 @@ type perfFlags struct {
 	reportMS         int
 	serialize        string
 	workload         string
+	out              string
 }
 
 func (a *app) perfCommonFlags(cmd *cobra.Command, f *perfFlags, brokerPID *int) {
@@ -45,10 +47,11 @@ func (a *app) perfCommonFlags(cmd *cobra.Command, f *perfFlags, brokerPID *int) 
 	fl.DurationVar(&f.duration, "duration", 0,
 		"measure for so long after warm-up, as 60s; 0: for ever")
 	fl.IntVar(&f.reportMS, "report-ms", 0,
-		"between reports, at least 100; 0: 10000, or 1000 on a terminal")
+		"between report lines, at least 100; 0: 10000; a terminal shows a live view instead")
 	fl.StringVar(&f.serialize, "serialize", "json", "header form of requests: json or rocketmq")
 	fl.IntVar(brokerPID, "broker-pid", 0,
 		"process whose CPU and memory are measured over the window; must run on this host")
+	fl.StringVar(&f.out, "out", "", outUsage)
 	fl.StringVar(&f.workload, "workload", "",
 		"begin with the settings of a named workload: "+strings.Join(workload.Names(), ", "))
 }
@@ -61,16 +64,13 @@ func (a *app) output(f *perfFlags) (workload.Output, error) {
 	if f.reportMS != 0 && f.reportMS < 100 {
 		return out, misuse{fmt.Errorf("--report-ms is %d, want at least 100", f.reportMS)}
 	}
-	if file, ok := a.stdout.(*os.File); ok && !a.json {
-		out.Live = term.IsTerminal(int(file.Fd()))
+	if file, ok := a.stdout.(*os.File); ok && !a.json && term.IsTerminal(int(file.Fd())) {
+		out.View = live.New(file)
 	}
 	if out.Every == 0 {
 		out.Every = 10 * time.Second
-		if out.Live {
-			out.Every = time.Second
-		}
 	}
-	return out, nil
+	return out, a.openFolder(f.out, &out)
 }
 
 func (f *perfFlags) binary() (bool, error) {
@@ -123,6 +123,9 @@ func (a *app) finish(res *measure.Result, err error) error {
 		if errors.Is(err, workload.ErrSettings) {
 			return misuse{err}
 		}
+		return err
+	}
+	if err := a.fillFolder(res); err != nil {
 		return err
 	}
 	if !res.OK {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // UPDATE_BROKER_CONFIG (25), GET_BROKER_CONFIG (26), CLEAN_EXPIRED_CONSUMEQUEUE (306),
-// DELETE_EXPIRED_COMMITLOG (329), RESUME_CHECK_HALF_MESSAGE (323), CHECK_ROCKSDB_CQ_WRITE_PROGRESS
-// (354), EXCHANGE_BROKER_HA_INFO (906), GET_BROKER_HA_STATUS (907), GET_BROKER_EPOCH_CACHE (1007)
+// DELETE_EXPIRED_COMMITLOG (329), CHECK_ROCKSDB_CQ_WRITE_PROGRESS (354), EXCHANGE_BROKER_HA_INFO (906), GET_BROKER_HA_STATUS (907), GET_BROKER_EPOCH_CACHE (1007)
 // and the cold-data codes (2001 to 2004), after RocketMQ's AdminBrokerProcessor, for a master
-// without slaves, without transactions and without cold-data control. What only speeds up
+// without slaves and without cold-data control. What only speeds up
 // housekeeping is accepted without effect: the store removes expired files on its own.
 
 package processor
@@ -29,7 +28,6 @@ func (p *Admin) Register(t Cold) {
 	}
 	t[remoting.CleanExpiredConsumeQueue] = nothing
 	t[remoting.DeleteExpiredCommitLog] = nothing
-	t[remoting.ResumeCheckHalfMessage] = unsupported("transactions are")
 	t[remoting.CheckRocksDBCQWriteProgress] = unsupported("RocksDB consume queues are")
 	t[remoting.ExportRocksDBConfigToJSON] = unsupported("RocksDB configuration is")
 	t[remoting.ExchangeBrokerHAInfo] = unsupported("replication is")

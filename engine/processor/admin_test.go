@@ -148,7 +148,7 @@ func TestDeleteTopic(t *testing.T) {
 	if _, err := b.Topics.CreateRetry("%RETRY%g_T", 1, 6, false, false); err != nil {
 		t.Fatal(err)
 	}
-	b.Stats.Topic([]byte("T")).Put(1, 1, 1)
+	b.Stats.Topic([]byte("T")).Put(1, 1, 1, 1)
 
 	b.ok(remoting.DeleteTopicInBroker, fields("topic", "T"), "")
 	if !slices.Equal(deleted, []string{"%RETRY%g_T", "T"}) {

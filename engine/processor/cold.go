@@ -9,6 +9,7 @@ import (
 	"github.com/skylarkmq/skylark/engine/offset"
 	"github.com/skylarkmq/skylark/engine/stats"
 	"github.com/skylarkmq/skylark/engine/topic"
+	"github.com/skylarkmq/skylark/engine/transaction"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
 	"github.com/skylarkmq/skylark/storage"
@@ -77,6 +78,8 @@ type Leaves struct {
 	Stats   *stats.Manager
 	Store   ColdStore
 
+	Transactions *transaction.Service
+
 	Clients  ClientCaller
 	Settings Settings
 	Routes   Routes // nil: only this broker's queues are known
@@ -95,6 +98,8 @@ type Leaves struct {
 	MixedMessageType bool
 	// RuntimeInfo adds to or replaces what GET_BROKER_RUNTIME_INFO shows; nil: nothing to add.
 	RuntimeInfo func(table map[string]string)
+	// DelayOffsets gives the positions of the delay levels; nil: there are none.
+	DelayOffsets func() protocol.DelayOffsetWrapper
 	// TopicDeleted is told of a deletion when topic, offsets and queues are gone; nil: nobody.
 	TopicDeleted func(topic string)
 }
@@ -111,6 +116,7 @@ func RegisterCold(t Cold, l *Leaves) {
 	(&Relays{l}).Register(t)
 	(&Statistics{l}).Register(t)
 	(&Admin{l}).Register(t)
+	(&Transactions{l}).Register(t)
 }
 
 // decoder is a pointer to a request header.

@@ -23,6 +23,7 @@ import (
 	"github.com/skylarkmq/skylark/engine/processor"
 	"github.com/skylarkmq/skylark/engine/stats"
 	"github.com/skylarkmq/skylark/engine/topic"
+	"github.com/skylarkmq/skylark/engine/transaction"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
 	"github.com/skylarkmq/skylark/storage"
@@ -106,6 +107,11 @@ func newBench(t *testing.T) *bench {
 		Now: now, Notice: notice,
 	})
 	t.Cleanup(l.Members.Close)
+	l.Transactions = transaction.New(transaction.Config{
+		Store: b.store, Offsets: l.Offsets, Now: now,
+		Producer: processor.AskProducer(b, l.Members, l.BrokerName),
+	})
+	t.Cleanup(l.Transactions.Close)
 	t.Cleanup(func() { _ = l.Offsets.Close() })
 	b.Leaves, b.cold = l, processor.Cold{}
 	processor.RegisterCold(b.cold, l)

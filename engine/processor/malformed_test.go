@@ -29,6 +29,8 @@ func required() map[remoting.RequestCode]string {
 		remoting.HeartBeat:                            "body",
 		remoting.UnregisterClient:                     "clientID",
 		remoting.GetConsumerListByGroup:               "consumerGroup",
+		remoting.EndTransaction:                       "producerGroup",
+		remoting.ResumeCheckHalfMessage:               "msgId",
 		remoting.LockBatchMQ:                          "body",
 		remoting.UnlockBatchMQ:                        "body",
 		remoting.CheckClientConfig:                    "body",
@@ -133,7 +135,7 @@ func TestMalformed(t *testing.T) {
 // refusedAnyway are codes for things that this broker does not have.
 func refusedAnyway(code remoting.RequestCode) bool {
 	return slices.Contains([]remoting.RequestCode{
-		remoting.UpdateAndCreateStaticTopic, remoting.ResumeCheckHalfMessage,
+		remoting.UpdateAndCreateStaticTopic,
 		remoting.CheckRocksDBCQWriteProgress, remoting.ExportRocksDBConfigToJSON,
 		remoting.ExchangeBrokerHAInfo, remoting.ResetMasterFlushOffset,
 		remoting.GetBrokerEpochCache, remoting.UpdateColdDataFlowCtrConfig,
@@ -163,14 +165,14 @@ func (b *bench) tryMalformed(
 	}
 }
 
-// TestEveryCode holds the set of codes to what a broker without transactions, pop, timers and
+// TestEveryCode holds the set of codes to what a broker without pop, timers and
 // replication answers; the dispatcher refuses the rest with code 3.
 func TestEveryCode(t *testing.T) {
 	t.Parallel()
 	got := processor.Cold{}
 	processor.RegisterCold(got, &processor.Leaves{})
 	for _, code := range []remoting.RequestCode{
-		14, 15, 17, 18, 21, 25, 26, 28, 29, 30, 31, 32, 34, 35, 38, 41, 42, 43, 45, 46, 200, 201, 202,
+		14, 15, 17, 18, 21, 25, 26, 28, 29, 30, 31, 32, 34, 35, 37, 38, 41, 42, 43, 45, 46, 200, 201, 202,
 		203, 204, 207, 208, 215, 222, 223, 225, 300, 303, 305, 306, 307, 308, 309, 314, 315, 316, 317,
 		321, 323, 328, 329, 343, 345, 351, 352, 353, 400, 401, 402, 513, 907, 1007, 2001, 2002, 2003,
 		2004,

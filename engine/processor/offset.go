@@ -54,7 +54,7 @@ func (p *Offsets) Register(t Cold) {
 		return Reply{Body: protocol.MarshalFastJSON(p.All())}
 	}
 	t[remoting.GetAllDelayOffset] = func(*Caller, *remoting.Command) Reply {
-		return Reply{Body: protocol.MarshalFastJSON(p.Delays())}
+		return Reply{Body: protocol.MarshalFastJSON(p.delays())}
 	}
 }
 
@@ -120,6 +120,15 @@ func (p *Offsets) Search(r *protocol.SearchOffsetRequest) int64 {
 	return int64(p.Store.OffsetByTime([]byte(r.Topic), r.QueueID, r.Timestamp, upper))
 }
 
+// delays returns the positions of the delay levels.
+func (p *Offsets) delays() protocol.DelayOffsetWrapper {
+	if p.DelayOffsets != nil {
+		return p.DelayOffsets()
+	}
+	version := protocol.DataVersion{Timestamp: p.BootTime.UnixMilli()}
+	return protocol.DelayOffsetWrapper{DataVersion: &version, OffsetTable: map[int32]int64{}}
+}
+
 // All returns the offset table in the form of its file.
 func (p *Offsets) All() protocol.ConsumerOffsetWrapper {
 	offsets, pulled := p.Offsets.Snapshot()
@@ -132,10 +141,4 @@ func (p *Offsets) All() protocol.ConsumerOffsetWrapper {
 	return protocol.ConsumerOffsetWrapper{
 		DataVersion: &version, GroupTopicMap: topics, OffsetTable: offsets, PullOffsetTable: pulled,
 	}
-}
-
-// Delays returns the positions of the delay levels, none as long as the broker delivers none.
-func (p *Offsets) Delays() protocol.DelayOffsetWrapper {
-	version := protocol.DataVersion{Timestamp: p.BootTime.UnixMilli()}
-	return protocol.DelayOffsetWrapper{DataVersion: &version, OffsetTable: map[int32]int64{}}
 }

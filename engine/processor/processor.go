@@ -39,6 +39,7 @@ type Reply struct {
 	Remark string
 	Header remoting.Header // nil: none
 	Body   []byte          // owned by the reply
+	Silent bool            // nothing is answered at all
 }
 
 // Func answers one cold request. It runs on a worker goroutine, owns cmd and may block.

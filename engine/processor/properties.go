@@ -90,6 +90,15 @@ func (s *sent) note(name, value []byte) {
 	}
 }
 
+// later says that the message may have to wait; package delay decides.
+func (s *sent) later() bool { return s.delay != nil || s.timer }
+
+// asksDelay is later without the delay levels that ask for none.
+func (s *sent) asksDelay() bool {
+	level, number := plainDelay(s.delay)
+	return s.timer || s.delay != nil && (!number || level > 0)
+}
+
 // ownProperties is the part that each stored single message of this broker carries, in wire form.
 func ownProperties(region, cluster string, traceOn bool) []byte {
 	trace := "false"

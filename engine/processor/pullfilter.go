@@ -71,9 +71,6 @@ func (f *retryFilter) Match(props []byte) bool {
 	return data == nil || data.Compiled.Match(props)
 }
 
-// propRetryTopic names the topic a message had before it was sent back.
-const propRetryTopic = "RETRY_TOPIC"
-
 // readAside lets the reader pool scan where the log may have to come from the disk, since a filter
 // looks at every record on the way. False: the loop may read by itself. When the pool is full the
 // client is told to come again.

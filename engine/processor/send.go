@@ -5,12 +5,12 @@
 //
 // Kept: the order of checks, their codes and remarks, topic creation from a template, the retry
 // topic's way to the dead-letter topic, the properties that the broker adds, the response fields.
-// Refused, until their own feature is built: delay levels above 0 (13), timers (1), half messages
-// (16), inner batches (13). Left out: send hooks, static topics.
+// Refused, until their own feature is built: inner batches (13). Left out: send hooks, static topics.
 
 package processor
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -18,8 +18,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skylarkmq/skylark/engine/delay"
 	"github.com/skylarkmq/skylark/engine/group"
 	"github.com/skylarkmq/skylark/engine/topic"
+	"github.com/skylarkmq/skylark/engine/transaction"
 	"github.com/skylarkmq/skylark/engine/watermark"
 	"github.com/skylarkmq/skylark/net/eventloop"
 	"github.com/skylarkmq/skylark/net/protocol"
@@ -35,16 +37,21 @@ type SendShared struct {
 	Topics    *topic.Table
 	Groups    *group.Configs
 	Locks     *group.Locks
+	Delays    *delay.Rules
 	Counters  SendCounters
 	UniqueIDs *record.UniqueIDs
 
-	Cluster, Region string
-	TraceOn         bool
-	StoreHost       netip.AddrPort // what clients are told; part of each message id
-	MaxMessageSize  int            // bytes of a body
-	AcceptFromMS    int64          // sends before this moment are refused
-	Writable        func() bool    // the broker's own permission
-	NowMS           func() int64
+	Broker, Cluster, Region string
+	TraceOn                 bool
+	StoreHost               netip.AddrPort // what clients are told; part of each message id
+	MaxMessageSize          int            // bytes of a body
+	AcceptFromMS            int64          // sends before this moment are refused
+	Writable                func() bool    // the broker's own permission
+	NowMS                   func() int64
+
+	// Transactions is told of half messages; RejectHalf refuses them (rejectTransactionMessage).
+	Transactions *transaction.Service
+	RejectHalf   bool
 
 	// Flushed holds sends that wait for the disk; nil under ASYNC_FLUSH.
 	Flushed *watermark.List[*FlushWait]
@@ -55,12 +62,11 @@ type SendShared struct {
 
 // SendCounters counts what was stored. The calls are cheap and never block.
 type SendCounters interface {
-	Put(topic []byte, messages, bytes int)
+	Put(topic []byte, sends, messages, bytes int)
 	PutFailed()
 }
 
-// Send answers sends on one event loop. Sends of one socket read are collected by Add and stored by
-// Flush in one critical section of the store.
+// Send answers sends on one event loop. Sends of one turn are collected by Add and stored by Flush in one critical section of the store.
 //
 // Cost in the steady state: no allocation, one copy of the properties into scratch, one copy of
 // the body into the log.
@@ -70,21 +76,24 @@ type Send struct {
 	own     []byte // properties that each message gets
 	entries []storage.Entry
 	calls   []sendCall
-	conn    *eventloop.Conn // of the collected sends
-	scratch []byte          // properties and topics of the collected sends
+	scratch []byte // properties and topics of the collected sends
 	ids     []byte
 	req     protocol.SendRequest
 	waits   []*FlushWait // spare ones
 	pending map[string]*pending
 	waiting int // bytes of the sends that wait for a topic
+	halves  int // half messages among the collected sends
 }
 
 // sendCall is one collected send: what its answer needs.
 type sendCall struct {
+	conn   *eventloop.Conn
 	head   remoting.Head
 	oneway bool
 	noWait bool
+	queue  int32  // what the client is told: a message that waits lies in another one
 	uniq   []byte // view in scratch
+	recall []byte // handle of a timer message, view in scratch; nil: none
 }
 
 // NewSend makes the processor of one loop.
@@ -97,8 +106,7 @@ func NewSend(shared *SendShared) *Send {
 }
 
 // Add checks one send and collects it; refusals are answered at once. Everything it keeps of cmd is
-// copied, except the body, which must stay until Flush: it lies in the socket read that is being
-// handled.
+// copied, except the body, which must stay until Flush: it lies in what the turn has read.
 func (s *Send) Add(c *eventloop.Conn, cmd *remoting.Command) {
 	if err := s.req.Decode(cmd); err != nil {
 		s.refuseFrame(c, cmd, err)
@@ -124,7 +132,7 @@ func (s *Send) Add(c *eventloop.Conn, cmd *remoting.Command) {
 // checkTopic is preSend: name, permission, existence, queue. Nil without an error means that the
 // command went to a worker.
 func (s *Send) checkTopic(c *eventloop.Conn, cmd *remoting.Command) (*protocol.TopicConfig, error) {
-	if s.AcceptFromMS > s.NowMS() {
+	if s.AcceptFromMS > 0 && s.AcceptFromMS > s.NowMS() {
 		return nil, remoting.Errorf(remoting.SystemError, "broker unable to service, until %d",
 			s.AcceptFromMS)
 	}
@@ -204,11 +212,16 @@ func (s *Send) collect(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.T
 				"element %d of the batch has the property %s, which a batch cannot carry", i, property)
 		}
 	}
-	sysFlag := r.SysFlag
+	sysFlag, queue := r.SysFlag, r.QueueID
+	if seen.transaction || sysFlag&protocol.SysFlagTransactionMask != 0 {
+		if target, seen, err = s.half(seen, target); err != nil {
+			return err
+		}
+		sysFlag &^= protocol.SysFlagTransactionMask
+	}
 	if target.TopicFilterType == protocol.MultiTag {
 		sysFlag |= protocol.SysFlagMultiTags
 	}
-	s.conn = c
 	s.entry(storage.Entry{Batch: r.Batch, Draft: record.Draft{
 		Topic: s.keepTopic(target), QueueID: r.QueueID, Flag: r.Flag, SysFlag: sysFlag,
 		ReconsumeTimes: r.ReconsumeTimes, BornMS: r.BornMS, BornHost: c.RemoteAddr(),
@@ -216,8 +229,12 @@ func (s *Send) collect(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.T
 		TagsCode: record.TagsCode(seen.tags),
 	}})
 	s.calls = append(s.calls, sendCall{
-		head: cmd.Reply(remoting.Success), oneway: cmd.IsOneway(), noWait: seen.noWait, uniq: seen.uniq,
+		conn: c, head: cmd.Reply(remoting.Success), oneway: cmd.IsOneway(), noWait: seen.noWait,
+		queue: queue, uniq: seen.uniq,
 	})
+	if seen.later() && !dead && target != halfTopic {
+		return s.postpone(cfg)
+	}
 	return nil
 }
 
@@ -260,9 +277,6 @@ func (s *Send) checkKind(cfg *protocol.TopicConfig, cmd *remoting.Command) error
 		return remoting.Errorf(code, "%s The body has %d bytes, the limit maxMessageSize is %d.",
 			illegal, len(cmd.Body), s.MaxMessageSize)
 	}
-	if r.SysFlag&protocol.SysFlagTransactionMask != 0 {
-		return errNoTransactions(s.StoreHost.Addr())
-	}
 	if r.SysFlag&(protocol.SysFlagInnerBatch|protocol.SysFlagNeedUnwrap) != 0 {
 		return remoting.Errorf(remoting.MessageIllegal,
 			"the message is illegal: sysFlag says that it is an inner batch")
@@ -284,36 +298,17 @@ func (s *Send) checkKind(cfg *protocol.TopicConfig, cmd *remoting.Command) error
 	return nil
 }
 
-// checkProperties refuses messages that ask to be delivered otherwise than at once.
+// checkProperties refuses what a message of its kind cannot ask for.
 func (s *Send) checkProperties(seen *sent) error {
-	if seen.delay != nil {
-		level, number := plainDelay(seen.delay)
-		if !number {
-			return remoting.Errorf(remoting.MessageIllegal,
-				"the message is illegal: property DELAY is %q, not a number", seen.delay)
-		}
-		if level > 0 {
-			return remoting.Errorf(remoting.MessageIllegal, "the message asks for delay level %d: "+
-				"delayed delivery is not available on this broker yet", level)
-		}
-	}
-	if seen.timer {
-		return remoting.Errorf(remoting.SystemError, "accurate timer message is not enabled, "+
-			"timerWheelEnable is false: timers are not available on this broker yet")
-	}
-	if seen.transaction {
-		return errNoTransactions(s.StoreHost.Addr())
+	if s.req.Batch && seen.asksDelay() {
+		return remoting.Errorf(remoting.MessageIllegal, "the message is illegal: a batch cannot be "+
+			"delivered later")
 	}
 	if seen.innerNum {
 		return remoting.Errorf(remoting.MessageIllegal,
 			"the message is illegal: property INNER_NUM on a message that is no inner batch")
 	}
 	return nil
-}
-
-func errNoTransactions(broker netip.Addr) error {
-	return remoting.Errorf(remoting.NoPermission, "the broker[%s] sending transaction message is "+
-		"forbidden: transactions are not available on this broker yet", broker)
 }
 
 // Flush stores what Add has collected and answers it, in order. Under SYNC_FLUSH the answers
@@ -323,13 +318,41 @@ func (s *Send) Flush() {
 		return
 	}
 	s.Store.Append(s.entries)
+	s.count()
+	if s.halves > 0 {
+		s.Transactions.Stored()
+		s.halves = 0
+	}
 	for i := range s.entries {
 		s.settle(&s.calls[i], &s.entries[i])
 	}
+	clear(s.calls)
 	s.entries, s.calls, s.scratch = s.entries[:0], s.calls[:0], s.scratch[:0]
-	s.conn = nil
 	if cap(s.scratch) > scratchMax {
 		s.scratch = nil
+	}
+}
+
+// count tells the counters of what was stored, neighbours of one topic at once.
+func (s *Send) count() {
+	var topic []byte
+	sends, messages, size := 0, 0, 0
+	for i := range s.entries {
+		e := &s.entries[i]
+		if e.Err != nil {
+			continue
+		}
+		if sends > 0 && !bytes.Equal(topic, e.Draft.Topic) {
+			s.Counters.Put(topic, sends, messages, size)
+			sends, messages, size = 0, 0, 0
+		}
+		topic = e.Draft.Topic
+		sends++
+		messages += int(e.Count)
+		size += len(e.Draft.Body)
+	}
+	if sends > 0 {
+		s.Counters.Put(topic, sends, messages, size)
 	}
 }
 
@@ -341,26 +364,26 @@ func (s *Send) settle(call *sendCall, e *storage.Entry) {
 		s.Counters.PutFailed()
 		if !call.oneway {
 			code, remark := Outcome(e.Err)
-			s.answerError(s.conn, call.head, code, remark)
+			s.answerError(call.conn, call.head, code, remark)
 		}
 		return
 	}
-	s.Counters.Put(e.Draft.Topic, int(e.Count), len(e.Draft.Body))
 	if call.oneway {
 		return
 	}
 	if s.Flushed != nil && !call.noWait && s.park(call, e) {
 		return
 	}
-	s.answer(s.conn, call.head, e, call.uniq)
+	s.answer(call.conn, call, e)
 }
 
 // answer writes the success header.
-func (s *Send) answer(c *eventloop.Conn, head remoting.Head, e *storage.Entry, uniq []byte) {
+func (s *Send) answer(c *eventloop.Conn, call *sendCall, e *storage.Entry) {
 	s.ids = s.messageIDs(s.ids[:0], e)
-	writeSendResponse(c, head, &protocol.SendResponse{
-		MsgID: s.ids, TransactionID: uniq, QueueID: e.Draft.QueueID,
+	writeSendResponse(c, call.head, &protocol.SendResponse{
+		MsgID: s.ids, TransactionID: call.uniq, QueueID: call.queue,
 		QueueOffset: int64(e.QueueOffset), Region: s.Region, TraceOn: s.TraceOn,
+		RecallHandle: call.recall,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/skylarkmq/skylark/engine/topic"
+	"github.com/skylarkmq/skylark/engine/transaction"
 	"github.com/skylarkmq/skylark/net/eventloop"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
@@ -219,14 +220,44 @@ func (s *Send) createGroup(c *eventloop.Conn, cmd *remoting.Command, name string
 	})
 }
 
+// halfTopic is where half messages are stored.
+var halfTopic = &protocol.TopicConfig{TopicName: protocol.HalfTopic}
+
+// half turns a checked send into a half message (RocketMQ TransactionalMessageBridge): the property
+// TRAN_MSG makes it one, the flag alone does not, and a batch or a delayed message cannot be one. A
+// committed message that a consumer sends back with a delay still has the property and stays plain.
+func (s *Send) half(seen sent, target *protocol.TopicConfig) (*protocol.TopicConfig, sent, error) {
+	switch {
+	case seen.transaction && seen.asksDelay() && s.req.ReconsumeTimes > 0:
+		return target, seen, nil
+	case s.RejectHalf && seen.transaction:
+		return nil, seen, remoting.Errorf(remoting.NoPermission,
+			"the broker[%s] sending transaction message is forbidden", s.StoreHost.Addr())
+	case !seen.transaction:
+		return nil, seen, remoting.Errorf(remoting.MessageIllegal, "the message is illegal: sysFlag "+
+			"says that it is part of a transaction, and the property TRAN_MSG does not")
+	case s.req.Batch:
+		return nil, seen, remoting.Errorf(remoting.MessageIllegal,
+			"the message is illegal: a batch cannot be part of a transaction")
+	case seen.asksDelay():
+		return nil, seen, remoting.Errorf(remoting.MessageIllegal,
+			"the message is illegal: half of a transaction cannot be delivered later")
+	}
+	start := len(s.scratch) - len(seen.text)
+	s.scratch = transaction.AppendHalf(s.scratch, seen.uniq, target.TopicName, s.req.QueueID)
+	seen.text = s.scratch[start:]
+	s.req.QueueID = 0
+	s.halves++
+	return halfTopic, seen, nil
+}
+
 // FlushWait is a stored send whose answer waits for the disk.
 type FlushWait struct {
 	send    *Send
 	ref     eventloop.Ref
 	loop    *eventloop.Loop
-	head    remoting.Head
+	call    sendCall // its slices are owned
 	entry   storage.Entry
-	uniq    []byte
 	reached bool
 }
 
@@ -234,8 +265,14 @@ type FlushWait struct {
 // full, in which case the answer goes out at once as FLUSH_DISK_TIMEOUT.
 func (s *Send) park(call *sendCall, e *storage.Entry) bool {
 	w := s.spareWait()
-	w.ref, w.loop, w.head = s.conn.Ref(), s.conn.Loop(), call.head
-	w.uniq = append(w.uniq[:0], call.uniq...)
+	w.ref, w.loop = call.conn.Ref(), call.conn.Loop()
+	uniq := append(w.call.uniq[:0], call.uniq...)
+	w.call = *call
+	w.call.conn = nil
+	if call.uniq != nil {
+		w.call.uniq = uniq
+	}
+	w.call.recall = bytes.Clone(call.recall)
 	places := append(w.entry.Places[:0], e.Places...)
 	w.entry = *e
 	w.entry.Places = places
@@ -275,9 +312,9 @@ func (w *FlushWait) Run(c *eventloop.Conn) {
 	s := w.send
 	if c != nil {
 		if !w.reached {
-			w.head.Code = int32(remoting.FlushDiskTimeout) // stored, but not known to be on disk
+			w.call.head.Code = int32(remoting.FlushDiskTimeout) // stored, but not known to be on disk
 		}
-		s.answer(c, w.head, &w.entry, w.uniq)
+		s.answer(c, &w.call, &w.entry)
 	}
 	if len(s.waits) < waitsSpareMax {
 		s.waits = append(s.waits, w)

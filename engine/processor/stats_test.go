@@ -146,7 +146,7 @@ func TestRuntimeInfo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put("T", 0, 2)
-	b.Stats.Broker().Put(b.nowMS, 2, 200, 1, false)
+	b.Stats.Broker().Put(b.nowMS, 1, 2, 200, 1, false)
 	b.RuntimeInfo = func(table map[string]string) { table["commitLogDirCapacity"] = "own" }
 	table := decode[protocol.KVTable](t, b.ok(remoting.GetBrokerRuntimeInfo, nil, "")).Table
 	for _, key := range strings.Fields(`EndTransactionQueueSize EndTransactionThreadPoolQueueCapacity

@@ -132,7 +132,7 @@ func (p *parser) comparison() *node {
 	first := p.tok
 	left := p.unary()
 	for {
-		var op opcode
+		op := opcode(0)
 		switch p.tok.kind {
 		case tokGreater:
 			op = opGreater

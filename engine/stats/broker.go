@@ -46,17 +46,17 @@ func newBroker(nowMS int64, loc *time.Location) *Broker {
 	return b
 }
 
-// Put counts one send: messages stored with bytes in all, in took milliseconds.
-func (b *Broker) Put(nowMS, messages, bytes, tookMS int64, system bool) {
+// Put counts sends: messages stored with bytes in all, each call in tookMS milliseconds.
+func (b *Broker) Put(nowMS, calls, messages, bytes, tookMS int64, system bool) {
 	b.putDays.roll(nowMS, b.PutNums.Sum())
-	b.PutNums.Add(nowMS, messages)
+	b.PutNums.AddCalls(nowMS, calls, messages)
 	if !system {
-		b.PutNumsUser.Add(nowMS, messages)
+		b.PutNumsUser.AddCalls(nowMS, calls, messages)
 	}
 	b.put.add(nowMS, messages)
 	b.putBytes.Add(bytes)
 	raise(&b.putMaxMS, tookMS)
-	b.buckets[bucketOf(tookMS)].Add(1)
+	b.buckets[bucketOf(tookMS)].Add(calls)
 }
 
 // PutFailed counts one send that was not stored.

@@ -61,12 +61,15 @@ func newItem(nowMS int64) *Item {
 
 // Add counts one call that brings n. It allocates nothing but, once in ten seconds, what the first
 // snapshots of a ring need.
-func (i *Item) Add(nowMS, n int64) {
+func (i *Item) Add(nowMS, n int64) { i.AddCalls(nowMS, 1, n) }
+
+// AddCalls counts several calls that bring n together.
+func (i *Item) AddCalls(nowMS, calls, n int64) {
 	if out(nowMS, i.due.Load()) {
 		i.roll(nowMS)
 	}
 	i.sum.Add(n)
-	i.calls.Add(1)
+	i.calls.Add(calls)
 }
 
 // out tells that nowMS is outside the tick that ends at due: a snapshot is due, or the clock was set

@@ -48,10 +48,10 @@ type Topic struct {
 	PutNums, PutSize *Item
 }
 
-// Put counts one send of messages with bytes in all.
-func (t *Topic) Put(nowMS, messages, bytes int64) {
-	t.PutNums.Add(nowMS, messages)
-	t.PutSize.Add(nowMS, bytes)
+// Put counts sends of messages with bytes in all.
+func (t *Topic) Put(nowMS, calls, messages, bytes int64) {
+	t.PutNums.AddCalls(nowMS, calls, messages)
+	t.PutSize.AddCalls(nowMS, calls, bytes)
 }
 
 // Group is the statistics of what one group reads of one topic.

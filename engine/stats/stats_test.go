@@ -25,7 +25,7 @@ func TestWindows(t *testing.T) {
 	t.Parallel()
 	c := &clock{ms: 1_000_000_000_000}
 	m := newManager(c)
-	put := func(n int64) { m.Topic([]byte("T")).Put(c.ms, n, n*100) }
+	put := func(n int64) { m.Topic([]byte("T")).Put(c.ms, 1, n, n*100) }
 	minute := func(sum int64, tps float64) {
 		t.Helper()
 		d, ok := m.View("TOPIC_PUT_NUMS", "T")
@@ -92,8 +92,8 @@ func TestBrokerReport(t *testing.T) {
 	c := &clock{ms: time.Date(2026, 1, 1, 23, 0, 0, 0, time.UTC).UnixMilli()}
 	m := newManager(c)
 	b := m.Broker()
-	b.Put(c.ms, 10, 1000, 0, false)
-	b.Put(c.ms, 10, 1000, 7, true)
+	b.Put(c.ms, 1, 10, 1000, 0, false)
+	b.Put(c.ms, 1, 10, 1000, 7, true)
 	b.Get(c.ms, 5, 3, false)
 	b.Miss(c.ms)
 	b.PutFailed()
@@ -111,7 +111,7 @@ func TestBrokerReport(t *testing.T) {
 		t.Fatal(r.PutTimes)
 	}
 	c.ms += 2 * 3600_000 // past midnight
-	b.Put(c.ms, 1, 1, 0, false)
+	b.Put(c.ms, 1, 1, 1, 0, false)
 	if got := b.Report(c.ms).Put; got != (stats.Totals{TodayMorning: 20, Now: 21}) {
 		t.Fatalf("%+v", got)
 	}
@@ -130,12 +130,12 @@ func TestClockBack(t *testing.T) {
 	t.Parallel()
 	c := &clock{ms: 2_000_000_000_000}
 	m := newManager(c)
-	m.Topic([]byte("T")).Put(c.ms, 1, 1)
+	m.Topic([]byte("T")).Put(c.ms, 1, 1, 1)
 	c.ms += 10_000
 	m.View("TOPIC_PUT_NUMS", "T")
 	c.ms -= 24 * 365 * 24 * 3600_000
-	m.Topic([]byte("T")).Put(c.ms, 1, 1)
-	m.Broker().Put(c.ms, 1, 1, 0, false)
+	m.Topic([]byte("T")).Put(c.ms, 1, 1, 1)
+	m.Broker().Put(c.ms, 1, 1, 1, 0, false)
 	if d, ok := m.View("TOPIC_PUT_NUMS", "T"); !ok || d.StatsMinute.Sum < 0 {
 		t.Fatalf("%+v", d)
 	}
@@ -153,9 +153,9 @@ func TestAllocsPut(t *testing.T) {
 	m := newManager(c)
 	topic, group := []byte("T"), []byte("g")
 	n := testing.AllocsPerRun(1000, func() {
-		m.Topic(topic).Put(c.ms, 1, 1)
+		m.Topic(topic).Put(c.ms, 1, 1, 1)
 		m.Group(group, topic).Get(c.ms, 1, 1)
-		m.Broker().Put(c.ms, 1, 1, 1, false)
+		m.Broker().Put(c.ms, 1, 1, 1, 1, false)
 	})
 	if n > 0.01 {
 		t.Fatalf("%v allocations", n)

@@ -3,6 +3,8 @@
 package eventloop
 
 import (
+	"errors"
+	"io"
 	"net/netip"
 
 	"github.com/skylarkmq/skylark/zerocopy"
@@ -110,27 +112,41 @@ func (c *Conn) WriteRegions(rs []zerocopy.Region) {
 		return
 	}
 	runs := zerocopy.Merge(rs)
-	for i := range runs {
-		c.writeRun(&runs[i], len(runs) > 1)
+	cfg, scattered := &c.loop.srv.cfg, len(runs) > 1
+	for i := 0; i < len(runs); {
+		how := cfg.way(&runs[i], scattered)
+		if how != wayCopy {
+			c.out.push(c.loop, segment{region: runs[i], asFile: how == wayFile})
+			i++
+			continue
+		}
+		// Small ones that follow each other are copied together.
+		first, size := i, runs[i].Size
+		for i++; i < len(runs) && size+runs[i].Size <= copyTogether; i++ {
+			if cfg.way(&runs[i], scattered) != wayCopy {
+				break
+			}
+			size += runs[i].Size
+		}
+		c.copyRuns(runs[first:i], size)
 	}
 	clear(runs)
 	c.queued()
 }
 
-func (c *Conn) writeRun(r *zerocopy.Region, scattered bool) {
+// copyTogether is the most bytes that are copied into one buffer.
+const copyTogether = 32 << 10
+
+// copyRuns copies runs of size bytes in all into the output and releases them.
+func (c *Conn) copyRuns(runs []zerocopy.Region, size int) {
 	l := c.loop
-	how := l.srv.cfg.way(r, scattered)
-	if how == wayCopy {
-		b, ok := appendMapped(c.out.reserve(l, r.Size), r.Mem)
-		if ok {
-			c.out.commit(l, b)
-		} else {
-			c.CloseWith(ErrRegionUnread)
-		}
-		r.Release()
-		return
+	b, ok := appendMapped(c.out.reserve(l, size), runs)
+	if ok {
+		c.out.commit(l, b)
+	} else {
+		c.CloseWith(ErrRegionUnread)
 	}
-	c.out.push(l, segment{region: *r, asFile: how == wayFile})
+	zerocopy.ReleaseAll(runs)
 }
 
 // Queued returns the bytes of memory that wait to be sent. File regions are not counted.
@@ -174,6 +190,16 @@ func (c *Conn) count() {
 
 // crowdedBytes is what a connection may have unsent while all of them together have too much.
 const crowdedBytes = 256 << 10
+
+// ended dooms the connection after its peer or socket has ended. A peer that has only finished
+// sending may still read what was queued.
+func (c *Conn) ended(cause error) {
+	if c.closed {
+		return
+	}
+	c.broken = c.broken || !errors.Is(cause, io.EOF)
+	c.CloseWith(cause)
+}
 
 // fail dooms the connection after its socket has refused to take bytes.
 func (c *Conn) fail(cause error) {

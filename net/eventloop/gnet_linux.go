@@ -206,6 +206,7 @@ func (b *gnetBackend) OnTraffic(gc gnet.Conn) gnet.Action {
 		return gnet.Close
 	}
 	c.loop.input(c, data)
+	c.loop.turnDone()
 	_, _ = gc.Discard(-1)
 	c.loop.finish()
 	if c.closed {

@@ -10,12 +10,12 @@ type Handler interface {
 	// Open tells of a new connection. What is written to it goes out after the call.
 	Open(c *Conn)
 	// Command hands over one frame. The command and everything it points to are borrowed until the
-	// next ReadDone of this connection returns, so that all frames of one read can be handled
-	// together there; what is needed longer is copied.
+	// next ReadDone returns, so that all frames of one turn can be handled together there; what is
+	// needed longer is copied. By then its connection may have been closed.
 	Command(c *Conn, cmd *remoting.Command)
-	// ReadDone ends a series of Command calls: all complete frames of one socket read were handed
-	// over, or 128 of them. What was written is sent after it.
-	ReadDone(c *Conn)
+	// ReadDone ends a turn, a series of Command calls of one or several connections: all complete
+	// frames that had arrived were handed over, or 128 of them. What was written is sent after it.
+	ReadDone()
 	// Close tells that the connection is gone, exactly once for each Open. Its Value is still
 	// there, writing to it does nothing. cause is io.EOF when the peer hung up.
 	Close(c *Conn, cause error)

@@ -183,7 +183,7 @@ func (s *handler) Close(c *eventloop.Conn, cause error) {
 	s.h.mu.Unlock()
 }
 
-func (s *handler) ReadDone(*eventloop.Conn) {
+func (s *handler) ReadDone() {
 	s.h.reads.Add(1)
 	if s.batch == 0 {
 		s.h.t.Error("ReadDone without a command")

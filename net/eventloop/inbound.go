@@ -15,8 +15,8 @@ const (
 	accGrowth = 4
 )
 
-// input takes what one read brought. data is borrowed; an unfinished frame at its end is kept in a
-// buffer of the connection. It does not flush: finish does.
+// input takes what one read brought. data is borrowed until the turn ends (turnDone); an unfinished
+// frame at its end is kept in a buffer of the connection. It does not flush: finish does.
 //
 // Cost: no allocation and no copy for frames that arrive whole.
 func (l *Loop) input(c *Conn, data []byte) {
@@ -25,7 +25,7 @@ func (l *Loop) input(c *Conn, data []byte) {
 	if l.draining {
 		return
 	}
-	batch, frames := 0, 0
+	frames := 0
 	for len(data) > 0 && !c.closed && !c.doomed {
 		var frame []byte
 		if len(c.acc) > 0 {
@@ -36,34 +36,31 @@ func (l *Loop) input(c *Conn, data []byte) {
 		if frame == nil {
 			break
 		}
-		if batch == batchMax {
-			l.readDone(c)
-			batch = 0
+		if l.batch == batchMax {
+			l.turnDone()
 		}
-		cmd := l.command(batch)
+		cmd := l.command(l.batch)
 		if err := cmd.Decode(frame); err != nil {
 			l.refuse(c, "connection closed: bad frame", err)
 			break
 		}
 		c.spoke = true
-		batch++
+		l.batch++
 		frames++
 		l.handler.Command(c, cmd)
 	}
-	if batch > 0 {
+	if frames > 0 {
 		l.framesIn.Add(uint64(frames))
-		l.readDone(c)
 	}
-	l.letGo()
 }
 
-func (l *Loop) readDone(c *Conn) {
-	l.handler.ReadDone(c)
-	l.letGo()
-}
-
-// letGo gives back the buffers of frames that nobody may use any more.
-func (l *Loop) letGo() {
+// turnDone ends a turn. The frames handed over in it, and the buffers that they lie in, are nobody's
+// any more.
+func (l *Loop) turnDone() {
+	if l.batch > 0 {
+		l.handler.ReadDone()
+		l.batch = 0
+	}
 	for i, b := range l.held {
 		l.bufs.put(b)
 		l.held[i] = nil
@@ -93,7 +90,7 @@ func (l *Loop) cut(c *Conn, data []byte) (frame, rest []byte) {
 	return data[4:total:total], data[total:]
 }
 
-// join continues the unfinished frame of c. The buffer of a finished one lives until ReadDone.
+// join continues the unfinished frame of c. The buffer of a finished one lives until turnDone.
 func (l *Loop) join(c *Conn, data []byte) (frame, rest []byte) {
 	if need := 4 - len(c.acc); need > 0 {
 		n := min(need, len(data))

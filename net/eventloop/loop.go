@@ -3,8 +3,6 @@
 package eventloop
 
 import (
-	"errors"
-	"io"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -43,7 +41,8 @@ type Loop struct {
 	dirty    []*Conn  // have output since the start of this event
 	doomed   []*Conn  // are closed at the end of this event
 	cmds     []*remoting.Command
-	held     [][]byte // buffers of frames that are in use until ReadDone
+	batch    int      // commands since the last turnDone
+	held     [][]byte // buffers of frames that are in use until turnDone
 	bufs     bufferPool
 	tables   [][]segment
 	iov      [][]byte
@@ -316,14 +315,9 @@ func (l *Loop) drop(c *Conn) {
 	l.maybeDrained()
 }
 
-// gone closes a connection whose peer or socket has ended. A peer that has only finished sending
-// may still read what was queued.
+// gone closes a connection whose peer or socket has ended, outside a turn.
 func (l *Loop) gone(c *Conn, cause error) {
-	if c.closed {
-		return
-	}
-	c.broken = c.broken || !errors.Is(cause, io.EOF)
-	c.CloseWith(cause)
+	c.ended(cause)
 	l.finish()
 }
 

@@ -64,6 +64,7 @@ func (n *netConn) take(data []byte, err error) (closed, paused bool) {
 	}
 	if len(data) > 0 {
 		l.input(c, data)
+		l.turnDone()
 		l.finish()
 	}
 	if err != nil {

@@ -217,9 +217,9 @@ func (c *Config) way(r *zerocopy.Region, scattered bool) way {
 	return wayMemory
 }
 
-// appendMapped appends bytes that may lie in a mapping. A mapping whose file was cut short faults;
-// that is reported instead of ending the process.
-func appendMapped(dst, src []byte) (out []byte, ok bool) {
+// appendMapped appends the bytes of regions that may lie in a mapping. A mapping whose file was cut
+// short faults; that is reported instead of ending the process, and nothing is appended.
+func appendMapped(dst []byte, runs []zerocopy.Region) (out []byte, ok bool) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(old)
@@ -227,5 +227,9 @@ func appendMapped(dst, src []byte) (out []byte, ok bool) {
 			out = dst
 		}
 	}()
-	return append(dst, src...), true
+	out = dst
+	for i := range runs {
+		out = append(out, runs[i].Mem...)
+	}
+	return out, true
 }

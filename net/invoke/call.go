@@ -49,6 +49,18 @@ func (c *Conn) Call(ctx context.Context, r *Request) (*Response, error) {
 	return o.response, o.err
 }
 
+// Begin is Start without a watch on ctx, which only bounds the wait for room in the output: what it
+// returns ends the call early with Abandon. With Request.Borrow it allocates nothing.
+func (c *Conn) Begin(ctx context.Context, r *Request, w Waiter) (remoting.Opaque, error) {
+	return c.start(ctx, r, w, false)
+}
+
+// Abandon ends a call: its waiter gets no outcome any more. false: it has had it or is getting it.
+func (c *Conn) Abandon(opaque remoting.Opaque) bool {
+	_, ok := c.abandon(opaque)
+	return ok
+}
+
 // abandon takes a call out whose waiter shall get no answer any more. ok is false when its
 // outcome is on the way.
 func (c *Conn) abandon(opaque remoting.Opaque) (w Waiter, ok bool) {
@@ -67,9 +79,13 @@ func (c *Conn) take(opaque remoting.Opaque) (w Waiter, borrow, ok bool) {
 	delete(c.pending, opaque)
 	w, borrow, stop := k.waiter, k.borrow, k.stop
 	c.freeCallLocked(k)
+	last := c.retired && len(c.pending) == 0
 	c.mu.Unlock()
 	if stop != nil {
 		stop()
+	}
+	if last {
+		c.fail(ErrClosed)
 	}
 	return w, borrow, true
 }

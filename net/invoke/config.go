@@ -61,8 +61,16 @@ type Config struct {
 	// answer later. It runs on the reader: no answer of this connection is seen meanwhile.
 	OnRequest func(addr string, cmd *remoting.Command) *Response
 
+	// OnOpen is told once for each connection, before its first request.
+	OnOpen func(addr string)
+
 	// OnClose is told once for each connection, after its calls have failed.
 	OnClose func(addr string, err error)
+
+	// Prepare may change each request to a peer before it is encoded, to sign it for instance. r is
+	// a copy of its own; it must not change what r points at. It runs on the caller's goroutine
+	// with no lock held and may wait; its error fails the request, which then was not sent.
+	Prepare func(ctx context.Context, addr string, r *Request) error
 
 	MaxPending int // 65536 requests without an answer on a connection
 }

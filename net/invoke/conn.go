@@ -36,6 +36,8 @@ type Conn struct {
 	out     []byte
 	writing int           // bytes the writer took out and has not written yet
 	room    chan struct{} // closed when output shrinks; nil when nobody waits
+	wrote   uint64        // bytes given to the network so far
+	retired bool          // to be closed when no call waits
 	encoder remoting.Encoder
 	opaque  remoting.Opaque
 	pending map[remoting.Opaque]*call
@@ -104,17 +106,65 @@ func (c *Conn) Start(ctx context.Context, r *Request, w Waiter) error {
 
 // Oneway sends r without expecting an answer.
 func (c *Conn) Oneway(ctx context.Context, r *Request) error {
+	_, err := c.oneway(ctx, r)
+	return err
+}
+
+// oneway queues r and returns what Conn.wrote will be when it is written.
+func (c *Conn) oneway(ctx context.Context, r *Request) (end uint64, err error) {
+	if prepare := c.pool.cfg.Prepare; prepare != nil {
+		q := *r
+		if err := prepare(ctx, c.addr, &q); err != nil {
+			return 0, &Error{Addr: c.addr, Op: "send", Err: err}
+		}
+		r = &q
+	}
 	if err := c.lockForOutput(ctx); err != nil {
-		return &Error{Addr: c.addr, Op: "send", Err: err}
+		return 0, &Error{Addr: c.addr, Op: "send", Err: err}
 	}
 	c.opaque++
-	err := c.encodeLocked(r, c.opaque, remoting.FlagOneway)
+	err = c.encodeLocked(r, c.opaque, remoting.FlagOneway)
+	end = c.wrote + uint64(c.writing) + uint64(len(c.out))
 	c.mu.Unlock()
 	if err != nil {
-		return &Error{Addr: c.addr, Op: "send", Err: err}
+		return 0, &Error{Addr: c.addr, Op: "send", Err: err}
 	}
 	c.signal()
-	return nil
+	return end, nil
+}
+
+// OnewayWritten sends r without expecting an answer and returns when the network has taken its
+// bytes. When ctx or the connection ends first, they may have been written all the same.
+func (c *Conn) OnewayWritten(ctx context.Context, r *Request) error {
+	end, err := c.oneway(ctx, r)
+	if err != nil {
+		return err
+	}
+	for {
+		c.mu.Lock()
+		if c.wrote >= end {
+			c.mu.Unlock()
+			return nil
+		}
+		if c.err != nil {
+			err = c.err
+			c.mu.Unlock()
+			break
+		}
+		if c.room == nil {
+			c.room = make(chan struct{})
+		}
+		room := c.room
+		c.mu.Unlock()
+		select {
+		case <-room:
+			continue
+		case <-ctx.Done():
+		}
+		err = context.Cause(ctx)
+		break
+	}
+	return &Error{Addr: c.addr, Op: "send", Sent: true, Err: err}
 }
 
 // Respond answers a request of the peer. It never blocks, so that the reader can call it: a peer
@@ -143,6 +193,13 @@ func (c *Conn) Respond(opaque remoting.Opaque, r *Response) error {
 func (c *Conn) start(
 	ctx context.Context, r *Request, w Waiter, watch bool,
 ) (remoting.Opaque, error) {
+	if prepare := c.pool.cfg.Prepare; prepare != nil {
+		q := *r
+		if err := prepare(ctx, c.addr, &q); err != nil {
+			return 0, &Error{Addr: c.addr, Op: "call", Err: err}
+		}
+		r = &q
+	}
 	if err := c.lockForOutput(ctx); err != nil {
 		return 0, &Error{Addr: c.addr, Op: "call", Err: err}
 	}
@@ -270,9 +327,10 @@ func (c *Conn) writeLoop() {
 			c.limitWrite(failed)
 		}
 		c.mu.Unlock()
+		written := 0
 		if len(out) > 0 {
-			_, err := c.nc.Write(out)
-			if err != nil {
+			var err error
+			if written, err = c.nc.Write(out); err != nil {
 				c.fail(err)
 			}
 			c.touch()
@@ -285,6 +343,7 @@ func (c *Conn) writeLoop() {
 			spare = nil
 		}
 		c.mu.Lock()
+		c.wrote += uint64(written)
 		c.writing = 0
 		if c.room != nil {
 			close(c.room)

@@ -89,7 +89,7 @@ func (p *Pool) Async(
 }
 
 // Oneway sends r to addr without expecting an answer. It returns when the request is queued; that
-// it is written later is not promised.
+// it is written later is not promised, see Conn.OnewayWritten.
 func (p *Pool) Oneway(ctx context.Context, addr string, r *Request) error {
 	c, err := p.Conn(ctx, addr)
 	if err != nil {
@@ -187,9 +187,29 @@ func (p *Pool) connect(ctx context.Context, addr string, pooled bool) (*Conn, er
 	}
 	p.wg.Add(2)
 	p.mu.Unlock()
+	if p.cfg.OnOpen != nil {
+		p.cfg.OnOpen(addr)
+	}
 	go c.readLoop()
 	go c.writeLoop()
 	return c, nil
+}
+
+// Retire has the next call to the address of c dial anew, and closes c once its calls have their
+// answers. For peers that say that they go away.
+func (p *Pool) Retire(c *Conn) {
+	p.mu.Lock()
+	if p.conns[c.addr] == c {
+		delete(p.conns, c.addr)
+	}
+	p.mu.Unlock()
+	c.mu.Lock()
+	c.retired = true
+	empty := len(c.pending) == 0
+	c.mu.Unlock()
+	if empty {
+		c.fail(ErrClosed)
+	}
 }
 
 // forget removes a connection that failed, so that the next call dials again.

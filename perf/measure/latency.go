@@ -16,21 +16,11 @@ const (
 	digits       = 3
 )
 
-// Quantiles sums up a latency histogram in milliseconds. All zero when nothing was recorded.
-type Quantiles struct {
-	Count int64   `json:"count"`
-	Mean  float64 `json:"mean"`
-	P50   float64 `json:"p50"`
-	P90   float64 `json:"p90"`
-	P99   float64 `json:"p99"`
-	P999  float64 `json:"p99.9"`
-	P9999 float64 `json:"p99.99"`
-	Max   float64 `json:"max"`
-}
-
 // Histogram counts latencies in nanoseconds. It is not safe for concurrent use.
 type Histogram struct {
-	h *hdrhistogram.Histogram
+	h       *hdrhistogram.Histogram
+	samples int64 // calls of Record
+	below   int64 // messages with a latency under zero: two clocks that differ
 }
 
 // NewHistogram returns an empty histogram from 1 microsecond to 2 minutes.
@@ -38,34 +28,51 @@ func NewHistogram() *Histogram {
 	return &Histogram{h: hdrhistogram.New(latencyMinNS, latencyMaxNS, digits)}
 }
 
-// Record counts one latency n times.
+// Record counts one latency for n messages, as one sample. Below zero it counts as zero, and is
+// remembered.
 func (h *Histogram) Record(latencyNS, n int64) {
+	if latencyNS < 0 {
+		h.below += n
+	}
+	h.samples++
 	latencyNS = min(max(latencyNS, 0), latencyMaxNS)
 	_ = h.h.RecordValues(latencyNS, n) // in bounds by the line above
 }
 
 // Merge adds what other holds.
-func (h *Histogram) Merge(other *Histogram) { h.h.Merge(other.h) }
+func (h *Histogram) Merge(other *Histogram) {
+	h.samples += other.samples
+	h.below += other.below
+	if other.samples > 0 {
+		h.h.Merge(other.h)
+	}
+}
 
 // Reset forgets everything.
-func (h *Histogram) Reset() { h.h.Reset() }
+func (h *Histogram) Reset() {
+	if h.samples > 0 {
+		h.h.Reset()
+	}
+	h.samples, h.below = 0, 0
+}
 
 // Quantiles sums the histogram up.
 func (h *Histogram) Quantiles() Quantiles {
-	if h.h.TotalCount() == 0 {
-		return Quantiles{}
+	at := func(q float64) Millis {
+		if !enough(h.samples, q) {
+			return Unknown()
+		}
+		return Millis(ms(h.h.ValueAtQuantile(100 * q)))
 	}
-	at := func(q float64) float64 { return ms(h.h.ValueAtQuantile(q)) }
-	return Quantiles{
-		Count: h.h.TotalCount(),
-		Mean:  h.h.Mean() / 1e6,
-		P50:   at(50),
-		P90:   at(90),
-		P99:   at(99),
-		P999:  at(99.9),
-		P9999: at(99.99),
-		Max:   ms(h.h.Max()),
+	s := Quantiles{
+		Count: h.h.TotalCount(), Samples: h.samples,
+		P50: at(0.50), P90: at(0.90), P99: at(0.99), P999: at(0.999), P9999: at(0.9999),
 	}
+	if s.Count > 0 {
+		s.Mean = h.h.Mean() / 1e6
+		s.Max = ms(h.h.Max())
+	}
+	return s
 }
 
 func ms(ns int64) float64 { return float64(ns) / 1e6 }

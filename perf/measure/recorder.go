@@ -74,8 +74,9 @@ type Recorder struct {
 
 	mu        sync.Mutex
 	totals    Totals
-	histogram *Histogram
-	windowMax [2]int64 // maxima of both latencies since the last TakeMax
+	histogram *Histogram       // since the last swap
+	errors    map[string]int64 // messages by cause; nil without any
+	windowMax [2]int64         // maxima of both latencies since the last TakeMax
 }
 
 // NewRecorder returns a recorder that counts while gate says Measuring.
@@ -130,10 +131,26 @@ func (r *Recorder) ReceivedLocked(bytes, storedNS, bornNS int64) {
 // PulledLocked counts one answered pull.
 func (r *Recorder) PulledLocked() { r.totals.Requests++ }
 
-// FailedLocked counts messages without an answer, and messages refused by the broker.
-func (r *Recorder) FailedLocked(unanswered, refused int64) {
-	r.totals.SendFailed += unanswered
-	r.totals.ResponseFailed += refused
+// UnansweredLocked counts messages that got no answer. cause is one of a few short texts.
+func (r *Recorder) UnansweredLocked(cause string, messages int64) {
+	r.totals.SendFailed += messages
+	r.causeLocked(cause, messages)
+}
+
+// RefusedLocked counts messages that a broker refused. cause is the name of the response code.
+func (r *Recorder) RefusedLocked(cause string, messages int64) {
+	r.totals.ResponseFailed += messages
+	r.causeLocked(cause, messages)
+}
+
+func (r *Recorder) causeLocked(cause string, messages int64) {
+	if messages == 0 {
+		return
+	}
+	if r.errors == nil {
+		r.errors = map[string]int64{}
+	}
+	r.errors[cause] += messages
 }
 
 // Totals returns the counters of the window so far.
@@ -152,9 +169,16 @@ func (r *Recorder) TakeMax() (first, second int64) {
 	return first, second
 }
 
-// MergeInto adds the histogram of the window so far to h.
-func (r *Recorder) MergeInto(h *Histogram) {
+// swap puts an empty histogram in the place of the one that was filled since the last swap, and adds
+// what failed to causes.
+func (r *Recorder) swap(empty *Histogram, causes map[string]int64) *Histogram {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h.Merge(r.histogram)
+	full := r.histogram
+	r.histogram = empty
+	for cause, n := range r.errors {
+		causes[cause] += n
+	}
+	clear(r.errors)
+	return full
 }

@@ -35,7 +35,7 @@ func RunConsume(ctx context.Context, cfg Consume, out Output) (*measure.Result, 
 	if err != nil {
 		return nil, err
 	}
-	res := d.result("consume", "stored", &cfg)
+	res := d.result("stored", &cfg)
 	c.judge(res, pullers)
 	d.finish(res)
 	return res, nil
@@ -118,7 +118,7 @@ func (c *consumer) run(ctx context.Context, pullers []*puller, out Output) (*run
 	d := &run{
 		clock: c.clock, gate: &c.gate, window: &c.window,
 		warmup: time.Duration(c.cfg.Warmup), duration: time.Duration(c.cfg.Duration),
-		brokerPID: c.cfg.BrokerPID, out: out,
+		brokerPID: c.cfg.BrokerPID, out: out, command: "consume", wanted: c.cfg.Count,
 	}
 	d.line = func(r measure.Rates, now time.Time) string {
 		var stored, born int64

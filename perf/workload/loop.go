@@ -23,7 +23,7 @@ func (s *sender) loop(ctx context.Context) {
 		} else {
 			err = s.closed(ctx)
 		}
-		s.disconnect()
+		s.disconnect(err)
 		if err == nil || s.run.stop.Load() {
 			s.failUnsent()
 			return
@@ -55,7 +55,7 @@ func (s *sender) failUnsent() {
 		s.sched.next++
 	}
 	s.rec.Begin()
-	s.rec.FailedLocked(n, 0)
+	s.rec.UnansweredLocked("due and not sent", n)
 	s.rec.End()
 }
 

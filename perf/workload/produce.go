@@ -56,8 +56,8 @@ func RunProduce(ctx context.Context, cfg Produce, out Output) (*measure.Result, 
 	p.judge(r.res)
 	r.driver.finish(r.res)
 	if !out.JSON && out.Reports != nil {
-		rates := measure.RunRates(r.driver.totals(), r.driver.closedAt-r.driver.openedAt)
-		_, _ = fmt.Fprintln(out.Reports, rates.FinalProduceLine(r.res.Messages, cfg.Batch))
+		_, _ = fmt.Fprintln(out.Reports,
+			r.driver.runRates().FinalProduceLine(r.res.Messages, cfg.Batch))
 	}
 	return r.res, nil
 }
@@ -113,7 +113,8 @@ func (p *producer) run(ctx context.Context, senders []*sender, out Output) produ
 	d := &run{
 		clock: p.clock, gate: &p.gate, window: &p.window,
 		warmup: time.Duration(p.cfg.Warmup), duration: time.Duration(p.cfg.Duration),
-		brokerPID: p.cfg.BrokerPID, out: out,
+		brokerPID: p.cfg.BrokerPID, out: out, command: "produce", wanted: p.cfg.Count,
+		rate: p.cfg.Rate, backlog: func() int64 { return backlog(senders) * int64(p.cfg.Batch) },
 		line: func(r measure.Rates, now time.Time) string {
 			return r.ProduceLine(now, p.cfg.Batch)
 		},
@@ -150,10 +151,17 @@ func (p *producer) run(ctx context.Context, senders []*sender, out Output) produ
 	if p.cfg.Rate > 0 {
 		from = "due"
 	}
-	res := d.result("produce", from, p.cfg)
-	res.RateAsked = p.cfg.Rate
+	res := d.result(from, p.cfg)
 	res.Sent = p.sent.Load()
 	return produced{driver: d, res: res, err: err}
+}
+
+// backlog counts requests without an answer.
+func backlog(senders []*sender) (n int64) {
+	for _, s := range senders {
+		n += s.inFlight.Load()
+	}
+	return n
 }
 
 // paceProcessors is the GOMAXPROCS of a run at a fixed rate: a writer that sleeps in the kernel

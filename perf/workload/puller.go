@@ -269,7 +269,7 @@ func (p *puller) answerLocked(q *pullQueue, now, wallMS int64, open bool) error 
 	case remoting.Success, remoting.PullNotFound, remoting.PullRetryImmediately,
 		remoting.PullOffsetMoved:
 	default:
-		p.rec.FailedLocked(0, 1)
+		p.rec.RefusedLocked(code.String(), 1)
 		q.retry = now + int64(pullRetry)
 		return nil
 	}

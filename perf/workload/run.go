@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -38,24 +37,30 @@ type run struct {
 	brokerPID int
 	out       Output
 	line      func(r measure.Rates, now time.Time) string
+	// For the live view and the result.
+	command string
+	wanted  int64        // messages of the whole run; 0: no fixed count
+	rate    float64      // messages a second asked for; 0: none
+	backlog func() int64 // see measure.Second; nil: unknown
 
-	rates      measure.Window
-	openedAt   int64
-	closedAt   int64
-	before     [2]measure.Usage // of broker and generator
-	after      [2]measure.Usage
-	usageError error
+	sampler *measure.Sampler
+	rates   measure.Window
+	second  measure.Second // the newest
+	begun   int64          // when the phase began
 }
 
 // begin is called before the load starts. Without warm-up the window opens here, so that nothing
 // escapes it.
 func (r *run) begin() error {
-	if r.brokerPID != 0 {
-		if _, err := measure.ReadUsage(r.brokerPID); err != nil {
-			return err
-		}
+	r.sampler = measure.NewSampler(measure.Sampled{
+		Clock: r.clock, Recorders: r.recorders, BrokerPID: r.brokerPID, Backlog: r.backlog,
+		HistogramLog: r.out.HistogramLog,
+	})
+	if err := r.sampler.Check(); err != nil {
+		return err
 	}
-	r.window.open(r.clock.Now() + int64(r.warmup))
+	r.begun = r.clock.Now()
+	r.window.open(r.begun + int64(r.warmup))
 	if r.warmup == 0 {
 		r.open()
 	}
@@ -63,73 +68,63 @@ func (r *run) begin() error {
 }
 
 // drive returns when the measured window is over: after warm-up and duration, when finished is
-// closed, or when ctx ends. Reading the CPU of a process must work at both ends of the window.
+// closed, or when ctx ends. Reading the CPU of a process must work throughout the window.
 func (r *run) drive(ctx context.Context, finished <-chan struct{}) error {
 	if r.warmup > 0 {
-		warm := time.NewTimer(r.warmup)
-		defer warm.Stop()
-		select {
-		case <-warm.C:
-		case <-finished:
-		case <-ctx.Done():
-		}
+		r.phase(ctx, r.warmup, finished)
 		r.open()
 	}
-	r.report(ctx, finished)
+	r.phase(ctx, r.duration, finished)
 	r.close()
-	return r.usageError
+	return r.sampler.Err()
 }
 
 func (r *run) open() {
-	r.usage(&r.before)
+	r.sampler.Open()
 	r.gate.Set(measure.Measuring)
-	r.openedAt = r.clock.Now()
-	r.rates.Add(r.openedAt, measure.Totals{})
+	r.begun = r.clock.Now()
+	r.rates.Add(r.begun, measure.Totals{})
 }
 
 func (r *run) close() {
 	r.gate.Set(measure.Done)
-	r.closedAt = r.clock.Now()
-	r.window.close(r.closedAt)
-	r.usage(&r.after)
-}
-
-func (r *run) usage(u *[2]measure.Usage) {
-	u[1], _ = measure.ReadUsage(os.Getpid()) // zero where there is no /proc
-	if r.brokerPID == 0 {
-		return
-	}
-	var err error
-	if u[0], err = measure.ReadUsage(r.brokerPID); err != nil {
-		r.usageError = err
+	r.sampler.Close()
+	_, closedAt := r.sampler.Window()
+	r.window.close(closedAt)
+	if r.out.View != nil {
+		r.out.View.Close()
 	}
 }
 
-// report takes a snapshot each second and prints at the report interval until the window ends.
-func (r *run) report(ctx context.Context, finished <-chan struct{}) {
+// phase takes a snapshot each second and prints at the report interval until the phase ends.
+func (r *run) phase(ctx context.Context, length time.Duration, finished <-chan struct{}) {
 	var end <-chan time.Time
-	if r.duration > 0 {
-		t := time.NewTimer(r.duration)
+	if length > 0 {
+		t := time.NewTimer(length)
 		defer t.Stop()
 		end = t.C
 	}
 	every := r.out.Every
 	if every <= 0 {
 		every = 10 * time.Second
-		if r.out.Live {
-			every = time.Second
-		}
 	}
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	reports := time.NewTicker(every)
 	defer reports.Stop()
+	measuring := r.gate.Phase() == measure.Measuring
 	for {
 		select {
 		case <-second.C:
-			r.rates.Add(r.clock.Now(), r.totals())
+			if measuring {
+				r.second = r.sampler.Tick()
+				r.rates.Add(r.clock.Now(), r.sampler.Totals())
+			}
+			r.show(length)
 		case <-reports.C:
-			r.print(every)
+			if measuring && r.out.View == nil {
+				r.print(every)
+			}
 		case <-end:
 			return
 		case <-finished:
@@ -140,6 +135,19 @@ func (r *run) report(ctx context.Context, finished <-chan struct{}) {
 	}
 }
 
+// show feeds the live view.
+func (r *run) show(planned time.Duration) {
+	if r.out.View == nil {
+		return
+	}
+	r.out.View.Show(measure.Status{
+		Command: r.command, Phase: r.gate.Phase(), Planned: planned,
+		Elapsed: time.Duration(r.clock.Now() - r.begun), Messages: r.sampler.Totals().Messages,
+		Wanted: r.wanted, RateAsked: r.rate, Second: r.second, Latency: r.sampler.Latency(),
+		Errors: r.sampler.Errors(),
+	})
+}
+
 // print reports. Like RocketMQ's programs it waits for ten snapshots, unless reports are asked for
 // more often than that.
 func (r *run) print(every time.Duration) {
@@ -147,25 +155,24 @@ func (r *run) print(every time.Duration) {
 		return
 	}
 	rates, now := r.rates.Rates(), time.Now()
-	switch {
-	case r.out.JSON:
-		h := r.histogram()
+	if r.out.JSON {
 		writeJSON(r.out, report{
-			Type: "report", Time: now, Rates: rates, Latency: h.Quantiles(),
+			Type: "report", Time: now, Rates: rates, Latency: r.sampler.Latency(),
+			Errors: r.sampler.Errors(), Second: r.second,
 		})
-	case r.out.Live:
-		_, _ = fmt.Fprintf(r.out.Reports, "\r\x1b[K%s", r.line(rates, now))
-	default:
-		_, _ = fmt.Fprintln(r.out.Reports, r.line(rates, now))
+		return
 	}
+	_, _ = fmt.Fprintln(r.out.Reports, r.line(rates, now))
 }
 
-// report is the JSON form of a report line. Latency is of the window so far.
+// report is the JSON form of a report line. Latency is of the window so far, Second the newest one.
 type report struct {
 	Type string    `json:"type"`
 	Time time.Time `json:"time"`
 	measure.Rates
 	Latency measure.Quantiles `json:"latency_ms"`
+	Errors  map[string]int64  `json:"errors,omitempty"`
+	Second  measure.Second    `json:"second,omitzero"`
 }
 
 func writeJSON(out Output, v any) {
@@ -179,44 +186,15 @@ func writeJSON(out Output, v any) {
 	_, _ = out.Reports.Write(append(text, '\n'))
 }
 
-func (r *run) totals() measure.Totals {
-	var t measure.Totals
-	for _, rec := range r.recorders {
-		t.Add(rec.Totals())
-	}
-	return t
-}
-
-func (r *run) histogram() *measure.Histogram {
-	h := measure.NewHistogram()
-	for _, rec := range r.recorders {
-		rec.MergeInto(h)
-	}
-	return h
-}
-
 // result sums the run up.
-func (r *run) result(command, latencyFrom string, settings any) *measure.Result {
-	t := r.totals()
-	ns := r.closedAt - r.openedAt
-	rates := measure.RunRates(t, ns)
-	res := &measure.Result{
-		Type: "result", Command: command, Settings: settings,
-		Seconds: float64(ns) / 1e9, Messages: t.Messages, Requests: t.Requests, Bytes: t.Bytes,
-		MessagesPerSec: rates.Messages, MBPerSec: rates.Bytes / 1e6,
-		SendFailed: t.SendFailed, ResponseFailed: t.ResponseFailed,
-		LatencyFrom: latencyFrom, Latency: r.histogram().Quantiles(), BornMean: rates.SecondMean,
-		OK: true,
-	}
-	if r.brokerPID != 0 {
-		p := measure.NewProcess(r.brokerPID, r.before[0], r.after[0], t.Messages)
-		res.Broker = &p
-	}
-	if r.after[1] != (measure.Usage{}) {
-		p := measure.NewProcess(os.Getpid(), r.before[1], r.after[1], t.Messages)
-		res.Generator = &p
-	}
-	return res
+func (r *run) result(latencyFrom string, settings any) *measure.Result {
+	return r.sampler.Result(r.command, latencyFrom, settings, r.rate)
+}
+
+// runRates are the rates over the whole window.
+func (r *run) runRates() measure.Rates {
+	openedAt, closedAt := r.sampler.Window()
+	return measure.RunRates(r.sampler.Totals(), closedAt-openedAt)
 }
 
 // finish prints the result.
@@ -227,9 +205,6 @@ func (r *run) finish(res *measure.Result) {
 	if r.out.JSON {
 		writeJSON(r.out, res)
 		return
-	}
-	if r.out.Live {
-		_, _ = fmt.Fprintln(r.out.Reports)
 	}
 	res.WriteText(r.out.Reports)
 }

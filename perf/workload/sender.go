@@ -134,8 +134,8 @@ func (s *sender) connect(ctx context.Context) error {
 	return nil
 }
 
-// disconnect ends the life of a connection: what has no answer failed.
-func (s *sender) disconnect() {
+// disconnect ends the life of a connection, because of err: what has no answer failed.
+func (s *sender) disconnect(err error) {
 	_ = s.conn.Close()
 	var lost int64
 	for i := range s.slots {
@@ -156,9 +156,22 @@ func (s *sender) disconnect() {
 	if lost > 0 {
 		s.run.lost.Add(lost)
 		s.rec.Begin()
-		s.rec.FailedLocked(lost, 0)
+		s.rec.UnansweredLocked(cause(err), lost)
 		s.rec.End()
 	}
+}
+
+// cause says in few words why there was no answer.
+func cause(err error) string {
+	switch {
+	case err == nil:
+		return "run ended"
+	case errors.Is(err, errSilent):
+		return "no answer in time"
+	case errors.Is(err, errAlien):
+		return "unexpected answer"
+	}
+	return "connection lost"
 }
 
 // queue appends one request to out. from is the moment its latency counts from, now the time of
@@ -289,7 +302,7 @@ func (s *sender) answerLocked(frame []byte, now int64, open bool) error {
 	switch {
 	case !stored:
 		s.refusedN++
-		s.rec.FailedLocked(0, batch)
+		s.rec.RefusedLocked(remoting.ResponseCode(a.code).String(), batch)
 	case s.run.cfg.Rate == 0:
 		if open {
 			s.rec.AnsweredLocked(batch, batch*int64(s.run.cfg.Size), latency)

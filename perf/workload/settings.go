@@ -35,8 +35,18 @@ type Output struct {
 	// Reports receives header, report lines and the final line. Nil: nowhere.
 	Reports io.Writer
 	JSON    bool          // one object per line
-	Live    bool          // one line that is written over, for a terminal
-	Every   time.Duration // between reports; 0: RocketMQ's 10 s, or 1 s when Live
+	Every   time.Duration // between reports; 0: RocketMQ's 10 s
+	// View shows the run while it goes on, in the place of report lines; nil: none.
+	View View
+	// HistogramLog gets the latencies of each second, see measure.Sampled; nil: none.
+	HistogramLog io.Writer
+}
+
+// View shows a run on a terminal. Show is called once a second, and Close once before the result is
+// printed; both from one goroutine.
+type View interface {
+	Show(s measure.Status)
+	Close()
 }
 
 // Produce are the settings of a producing run. Zero values mean the defaults of DefaultProduce only

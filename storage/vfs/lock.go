@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,8 +37,9 @@ func (e *LockedError) Error() string {
 // Lock is a held lock. It ends with Close or with the process.
 type Lock struct{ f *os.File }
 
-// LockFile takes the exclusive lock of a store on the first byte of path, creating the file, and
-// does not wait. The holder is a *LockedError.
+// LockFile takes the exclusive lock of a store on the first byte of path, creating the file. The
+// holder is a *LockedError. A killed process holds on until its mappings are taken down: it is
+// waited for up to 10 s, any other for a quarter of a second.
 //
 // It conflicts with the record lock that a JVM takes (fcntl, RocketMQ DefaultMessageStore). On
 // Linux it is an open-file-description lock, which also conflicts within a process and stays when
@@ -47,7 +49,7 @@ func LockFile(path string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vfs: lock %s: %w", path, err)
 	}
-	if err := lockRange(f, path); err != nil {
+	if err := lockPatiently(f, path); err != nil {
 		_ = f.Close()
 		return nil, err
 	}
@@ -70,6 +72,30 @@ func (l *Lock) Close() error {
 		return nil
 	}
 	return f.Close()
+}
+
+// dyingWait bounds the wait for a holder that is coming to its end, killWait that for one that does
+// not look so; dyingLook is the time between two looks.
+const (
+	dyingWait = 10 * time.Second
+	killWait  = 250 * time.Millisecond
+	dyingLook = 5 * time.Millisecond
+)
+
+// lockPatiently is lockRange that outlasts a dying holder.
+func lockPatiently(f *os.File, path string) error {
+	for start := time.Now(); ; time.Sleep(dyingLook) {
+		waited := time.Since(start)
+		err := lockRange(f, path)
+		var held *LockedError
+		if !errors.As(err, &held) || held.PID == 0 || waited > dyingWait {
+			return err
+		}
+		// At first a kill may be on its way and not show yet.
+		if waited > killWait && !exiting(held.PID) {
+			return err
+		}
+	}
 }
 
 // lockRange locks byte [0, 1).

@@ -5,6 +5,7 @@ package vfs_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +26,9 @@ func TestMain(m *testing.M) {
 	if path == "" {
 		os.Exit(m.Run())
 	}
+	if os.Getenv(killedEnv) != "" {
+		holdWithMapping(path)
+	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err == nil {
 		arg := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
@@ -36,6 +40,67 @@ func TestMain(m *testing.M) {
 	_, _ = os.Stdout.WriteString("locked")
 	_, _ = os.Stdin.Read(make([]byte, 1))
 	os.Exit(0)
+}
+
+// killedEnv makes it hold a store's lock and a large mapping instead, until it is killed.
+const killedEnv = "VFS_TEST_HOLD_MAPPING"
+
+func holdWithMapping(path string) {
+	const size = 512 << 20
+	lock, err := vfs.LockFile(path)
+	if err != nil {
+		os.Exit(4)
+	}
+	abort := filepath.Join(filepath.Dir(path), "abort")
+	if err := os.WriteFile(abort, []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+		os.Exit(5)
+	}
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_ANON)
+	if err != nil {
+		os.Exit(6)
+	}
+	for i := 0; i < size; i += os.Getpagesize() {
+		b[i] = 1
+	}
+	_, _ = os.Stdout.WriteString("locked")
+	_, _ = os.Stdin.Read(b[:1])
+	_ = lock.Close()
+	os.Exit(0)
+}
+
+// TestLockAfterKill takes the lock right after its holder was killed: the dying process keeps it
+// until its mappings are gone, and a supervisor that starts the next one at once must not fail.
+func TestLockAfterKill(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lock")
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), holderEnv+"="+path, killedEnv+"=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		_, err = io.ReadFull(out, make([]byte, len("locked")))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := vfs.LockFile(path)
+	if err != nil {
+		t.Errorf("right after the holder was killed: %v", err)
+	} else if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait()
 }
 
 func TestLockFile(t *testing.T) {

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skylarkmq/skylark/engine"
+	"github.com/skylarkmq/skylark/engine/enginetest"
+	"github.com/skylarkmq/skylark/net/invoke"
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/net/remoting"
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+// shortLevels makes the first delay levels short.
+func shortLevels(c *engine.Config) { c.DelayLevels = "1s 1s 1s 1s 3s" }
+
+// await pulls a queue until it holds n messages from the offset on, and returns them.
+func (p *peer) await(topic string, from int64, n int) []record.View {
+	p.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	var all []record.View
+	for len(all) < n {
+		d := p.pull(pullRequest(topic, 0, from+int64(len(all)), "*", time.Second))
+		all = append(all, d.views...)
+		if time.Now().After(deadline) {
+			p.t.Fatalf("%s has %d messages after %d, want %d (%v %s)", topic, len(all), from, n,
+				d.code, d.remark)
+		}
+	}
+	return all
+}
+
+func property(v record.View, name string) string {
+	value, _ := record.Property(v.Properties(), name)
+	return string(value)
+}
+
+// TestE2EDelayLevel sends with a delay level and gets the message when it is due: not before, and
+// less than 100 ms later.
+func TestE2EDelayLevel(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t, shortLevels)
+	p := newPeer(t, cluster.Broker())
+	p.send("later", 0, "first")
+	sent := p.send("later", 0, "second", "DELAY", "1", "KEYS", "k")
+	if sent.QueueID != 0 || sent.QueueOffset != 0 || len(sent.TransactionID) != 32 {
+		t.Errorf("answer %+v: want the queue that was asked for and the offset of the waiting one", sent)
+	}
+	waiting := p.await(protocol.ScheduleTopic, 0, 1)[0]
+	got := p.await("later", 1, 1)[0]
+	late := got.StoreMS() - waiting.StoreMS() - 1000
+	if string(got.Body()) != "second" || late < 0 || late > 100 {
+		t.Errorf("%q came %d ms after it was due", got.Body(), late)
+	}
+	if property(got, "DELAY") != "1" || property(got, "REAL_TOPIC") != "later" ||
+		property(got, "KEYS") != "k" || property(got, "UNIQ_KEY") != string(sent.TransactionID) {
+		t.Errorf("properties %q", got.Properties())
+	}
+	r := p.call(remoting.SendMessageV2, sendRequest("later", 0, "DELAY", "99"), []byte("far"))
+	if r.Code != remoting.Success {
+		t.Errorf("level over the table: %v %q", r.Code, r.Remark)
+	}
+}
+
+// sendBack gives a message back as a consumer does.
+func (p *peer) sendBack(at record.PhysicalOffset, level, limit int32) *protocol.ConsumerSendBackRequest {
+	return &protocol.ConsumerSendBackRequest{
+		Offset: int64(at), Group: "consumers", DelayLevel: level, MaxReconsumeTimes: limit,
+		OriginTopic: "orders",
+	}
+}
+
+// TestE2ERetryToDeadLetters sends a message back until it is a dead letter.
+func TestE2ERetryToDeadLetters(t *testing.T) {
+	t.Parallel()
+	for _, flush := range []string{"ASYNC_FLUSH", "SYNC_FLUSH"} {
+		t.Run(flush, func(t *testing.T) {
+			t.Parallel()
+			cluster := enginetest.Start(t, shortLevels,
+				func(c *engine.Config) { c.FlushDiskType = flush })
+			p := newPeer(t, cluster.Broker())
+			sent := p.send("orders", 0, "poison", "TAGS", "red", "KEYS", "k")
+			v := p.await("orders", 0, 1)[0]
+			for try := range 2 {
+				r := p.call(remoting.ConsumerSendMsgBack, p.sendBack(v.PhysicalOffset(), 0, 2), nil)
+				if r.Code != remoting.Success {
+					t.Fatalf("try %d: %v %q", try, r.Code, r.Remark)
+				}
+				v = p.await("%RETRY%consumers", int64(try), 1)[0]
+				checkSentBack(t, v, sent, int32(try)+1, strconv.Itoa(3+try))
+			}
+			r := p.call(remoting.ConsumerSendMsgBack, p.sendBack(v.PhysicalOffset(), 0, 2), nil)
+			if r.Code != remoting.Success {
+				t.Fatalf("last: %v %q", r.Code, r.Remark)
+			}
+			last := v.StoreMS()
+			v = p.await("%DLQ%consumers", 0, 1)[0]
+			checkSentBack(t, v, sent, 3, "0")
+			if wait := v.StoreMS() - last; wait > 900 {
+				t.Errorf("the dead letter waited %d ms", wait)
+			}
+		})
+	}
+}
+
+func checkSentBack(
+	t *testing.T, v record.View, sent protocol.SendResponse, times int32, level string,
+) {
+	t.Helper()
+	want := map[string]string{
+		"TAGS": "red", "KEYS": "k", "RETRY_TOPIC": "orders", "WAIT": "false", "DELAY": level,
+		"ORIGIN_MESSAGE_ID": string(sent.MsgID), "UNIQ_KEY": string(sent.TransactionID),
+	}
+	for name, value := range want {
+		if got := property(v, name); got != value {
+			t.Errorf("try %d: %s is %q, want %q", times, name, got, value)
+		}
+	}
+	if v.ReconsumeTimes() != times || string(v.Body()) != "poison" {
+		t.Errorf("try %d: %q with reconsume times %d", times, v.Body(), v.ReconsumeTimes())
+	}
+}
+
+// TestE2ESendBackRefusals holds codes and remarks, and that nothing is made for a group without a
+// name.
+func TestE2ESendBackRefusals(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t, shortLevels)
+	p := newPeer(t, cluster.Broker())
+	p.send("orders", 0, "x")
+	v := p.await("orders", 0, 1)[0]
+	back := func(change func(*protocol.ConsumerSendBackRequest)) (remoting.ResponseCode, string) {
+		r := p.sendBack(v.PhysicalOffset(), 0, -1)
+		change(r)
+		res := p.call(remoting.ConsumerSendMsgBack, r, nil)
+		return res.Code, res.Remark
+	}
+	code, remark := back(func(r *protocol.ConsumerSendBackRequest) { r.Offset = 99999999999 })
+	if code != remoting.SystemError || remark != "look message by offset failed, 99999999999" {
+		t.Errorf("no such offset: %v %q", code, remark)
+	}
+	for _, name := range []string{"", "  ", "a/b"} {
+		code, remark = back(func(r *protocol.ConsumerSendBackRequest) { r.Group = name })
+		if code != remoting.SubscriptionGroupNotExist || !strings.Contains(remark, "not exist") {
+			t.Errorf("group %q: %v %q", name, code, remark)
+		}
+	}
+	none := protocol.DefaultSubscriptionGroup("nothing")
+	none.RetryQueueNums = 0
+	p.call(remoting.UpdateAndCreateSubscriptionGroup, nil, protocol.Marshal(none))
+	code, _ = back(func(r *protocol.ConsumerSendBackRequest) { r.Group = "nothing" })
+	if code != remoting.Success {
+		t.Errorf("a group that wants no retries: %v", code)
+	}
+	r := p.call(remoting.GetAllTopicConfig, nil, nil)
+	for _, topic := range []string{`"%RETRY%"`, `"%RETRY%nothing"`, "a/b"} {
+		if strings.Contains(string(r.Body), topic) {
+			t.Errorf("topic %s was made", topic)
+		}
+	}
+}
+
+// TestE2ERetryPolicy follows a policy that the group has of its own.
+func TestE2ERetryPolicy(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t, func(c *engine.Config) { c.DelayLevels = "1h 1h 1h 2s 1h" })
+	p := newPeer(t, cluster.Broker())
+	cfg := protocol.DefaultSubscriptionGroup("consumers")
+	cfg.GroupRetryPolicy = &protocol.GroupRetryPolicy{
+		Type: protocol.RetryPolicyExponential,
+		ExponentialRetryPolicy: &protocol.ExponentialRetryPolicy{
+			Initial: 1000, Max: 60000, Multiplier: 2,
+		},
+	}
+	p.call(remoting.UpdateAndCreateSubscriptionGroup, nil, protocol.Marshal(cfg))
+	p.send("orders", 0, "x")
+	v := p.await("orders", 0, 1)[0]
+	r := p.call(remoting.ConsumerSendMsgBack, p.sendBack(v.PhysicalOffset(), 0, -1), nil)
+	if r.Code != remoting.Success {
+		t.Fatalf("send back: %v %q", r.Code, r.Remark)
+	}
+	back := p.await("%RETRY%consumers", 0, 1)[0]
+	if property(back, "DELAY") != "4" {
+		t.Errorf("properties %q, want the level that is long enough", back.Properties())
+	}
+}
+
+// TestE2EResendAfterRetry lets a client send to its retry topic itself, as it does when sending back
+// fails: it waits, and beyond the limit it is a dead letter at once.
+func TestE2EResendAfterRetry(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t, shortLevels)
+	p := newPeer(t, cluster.Broker())
+	p.pull(pullRequest("orders", 0, 0, "*", 0)) // makes the group
+	send := func(times int32) remoting.ResponseCode {
+		r := sendRequest("%RETRY%consumers", 0, "DELAY", "3", "RETRY_TOPIC", "orders",
+			"REAL_TOPIC", "%RETRY%consumers", "REAL_QID", "0")
+		r.ReconsumeTimes, r.MaxReconsumeTimes = times, 2
+		return p.call(remoting.SendMessageV2, r, []byte(fmt.Sprint("try ", times))).Code
+	}
+	for times := range int32(4) {
+		if code := send(times); code != remoting.Success {
+			t.Fatalf("try %d: %v", times, code)
+		}
+	}
+	dead := p.await("%DLQ%consumers", 0, 1)[0]
+	if string(dead.Body()) != "try 3" || property(dead, "DELAY") != "-1" {
+		t.Errorf("dead letter %q %q", dead.Body(), dead.Properties())
+	}
+	retried := p.await("%RETRY%consumers", 0, 3)
+	for i, v := range retried {
+		if string(v.Body()) != fmt.Sprint("try ", i) || property(v, "DELAY") != "3" {
+			t.Errorf("retry %d: %q %q", i, v.Body(), v.Properties())
+		}
+	}
+}
+
+// TestCrashDelayed kills the broker while it takes and delivers delayed messages: each acknowledged
+// one comes, in the order of its level, and none twice beyond the batch that was under way.
+func TestCrashDelayed(t *testing.T) {
+	t.Parallel()
+	for _, flush := range []string{"ASYNC_FLUSH", "SYNC_FLUSH"} {
+		t.Run(flush, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			acked := &delayedLedger{came: map[string]int{}}
+			const kills = 4
+			for round := range kills {
+				v := startVictim(t, dir, flush)
+				killAfter(t, v, 700*time.Millisecond, func(ctx context.Context) {
+					acked.load(ctx, v.addr, round)
+				})
+			}
+			v := startVictim(t, dir, flush)
+			defer v.end(t, false)
+			acked.count(t, newPeer(t, v.addr), kills)
+		})
+	}
+}
+
+// killAfter kills the broker after a while of load.
+func killAfter(t *testing.T, v *victim, wait time.Duration, load func(ctx context.Context)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { load(context.WithoutCancel(ctx)) })
+	<-ctx.Done()
+	v.end(t, true)
+	wg.Wait()
+}
+
+// delayedLedger is the delayed messages that were acknowledged, and how often each came.
+type delayedLedger struct {
+	mu   sync.Mutex
+	came map[string]int
+}
+
+// load sends from four connections, each to a queue of its own with one delay level, until the
+// broker dies.
+func (l *delayedLedger) load(ctx context.Context, addr string, round int) {
+	var wg sync.WaitGroup
+	for worker := range 4 {
+		wg.Go(func() {
+			pool := invoke.NewPool(invoke.Config{})
+			defer func() { _ = pool.Close() }()
+			for i := 0; ; i++ {
+				body := fmt.Sprintf("%d %d %06d", worker, round, i)
+				call, cancel := context.WithTimeout(ctx, callWithin)
+				r, err := pool.Call(call, addr, &invoke.Request{
+					Code: remoting.SendMessageV2, Body: []byte(body),
+					Header: sendRequest("later", int32(worker), "DELAY", strconv.Itoa(worker%3+1)),
+				})
+				cancel()
+				if err != nil {
+					return
+				}
+				if r.Code == remoting.Success {
+					l.mu.Lock()
+					l.came[body] = 0
+					l.mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// count reads everything and holds it against what was acknowledged.
+func (l *delayedLedger) count(t *testing.T, p *peer, kills int) {
+	t.Helper()
+	const batch = 64 // messages that a death in the middle of a delivery may repeat
+	twice := 0
+	for queue := range int32(4) {
+		last := ""
+		for from, idle := int64(0), 0; idle < 4; { // nothing more for longer than the longest delay
+			d := p.pull(pullRequest("later", queue, from, "*", time.Second))
+			if len(d.views) == 0 {
+				idle++
+			}
+			for _, v := range d.views {
+				body := string(v.Body())
+				from++
+				if l.came[body]++; l.came[body] > 1 {
+					twice++
+				} else if body < last {
+					t.Fatalf("queue %d: %q came after %q", queue, body, last)
+				}
+				last = max(last, body)
+			}
+		}
+	}
+	for body, n := range l.came {
+		if n == 0 {
+			t.Fatalf("acknowledged %q never came (of %d)", body, len(l.came))
+		}
+	}
+	if len(l.came) < 100 || twice > kills*batch {
+		t.Errorf("%d came, %d of them twice; a death may repeat %d", len(l.came), twice, batch)
+	}
+	t.Logf("%d delayed messages over %d kills, %d came twice", len(l.came), kills, twice)
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transaction
+
+import (
+	"slices"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/storage"
+	"github.com/skylarkmq/skylark/storage/record"
+	"github.com/skylarkmq/skylark/zerocopy"
+)
+
+const (
+	// sliceMax is how many half messages are worked on while ends wait, and scanMax how many are
+	// looked at.
+	sliceMax = 64
+	scanMax  = 16384
+	// settleMS is how long a position of the half queue must be committed before the op records that
+	// it makes needless are passed: the two are written to a file together, but not in one moment.
+	settleMS = 1000
+)
+
+// action is what a step does with a half message that is due.
+type action uint8
+
+const (
+	actLater  action = iota // nobody can be asked
+	actSettle               // it is gone, or another copy of it was ended
+	actGiveUp
+	actAsk
+	actMove // store it again at the end, unchanged
+)
+
+type plan struct {
+	waiter
+	action action
+	half   half
+	region zerocopy.Region
+	ask    func(*Check)
+}
+
+// Step checks what is due and commits the positions. It returns when it wants to be called again;
+// zero when nothing waits. It blocks on the store; a second call waits for the first.
+func (s *Service) Step(now time.Time) (next time.Time) {
+	s.stepping.Lock()
+	defer s.stepping.Unlock()
+	nowMS := now.UnixMilli()
+	if !s.payOwed() {
+		return now.Add(owedRetryMS * time.Millisecond)
+	}
+	for {
+		s.mu.Lock()
+		more := s.scanLocked(nowMS)
+		due := s.takeDueLocked(nowMS, sliceMax)
+		laggard := s.laggardLocked()
+		s.mu.Unlock()
+		if len(due) == 0 && laggard < 0 {
+			if more {
+				continue
+			}
+			break
+		}
+		if !s.work(due, laggard, nowMS) {
+			return now.Add(owedRetryMS * time.Millisecond) // the store takes nothing
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.positionsLocked(nowMS)
+}
+
+// payOwed stores op records that could not be stored before.
+func (s *Service) payOwed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.owed) > 0 {
+		s.endAllLocked()
+	}
+	return len(s.owed) == 0
+}
+
+// scanLocked looks at half messages in order, until one is fresh. It returns whether there are more
+// to look at now.
+func (s *Service) scanLocked(nowMS int64) (more bool) {
+	s.wakeMS = 0
+	s.advanceLocked()
+	lowest, end := s.bounds(protocol.HalfTopic)
+	s.passLostLocked(lowest)
+	for looked := 0; s.scanned < end; looked++ {
+		if looked >= scanMax {
+			return true
+		}
+		if s.marks.of(s.scanned) != pending {
+			s.scanned++
+			continue
+		}
+		if len(s.waiting) >= s.cfg.WaitingMax {
+			s.wakeMS = nowMS + s.cfg.Interval.Milliseconds()
+			return false
+		}
+		due, fresh, ok := s.lookLocked(s.scanned)
+		switch {
+		case !ok:
+			s.marks.set(s.scanned, moved)
+		case fresh && due > nowMS:
+			s.wakeMS = due
+			return false
+		default:
+			s.waitLocked(due, s.scanned)
+		}
+		s.scanned++
+	}
+	return false
+}
+
+// lookLocked reads when a half message is due, and whether those behind it are due later.
+func (s *Service) lookLocked(offset int64) (due int64, fresh, ok bool) {
+	region, ok := s.read(protocol.HalfTopic, offset)
+	if !ok {
+		return 0, false, false
+	}
+	defer region.Release()
+	h, ok := parseHalf(region.Mem, s.cfg.TimeOut)
+	if !ok {
+		return 0, false, false
+	}
+	if h.movedAt >= 0 {
+		s.linkLocked(h.movedAt, offset) // known already, unless the broker was started since
+	}
+	return h.dueMS(s.cfg.TimeOut, s.cfg.Interval), !h.counted && !h.hasImmunity, true
+}
+
+// passLostLocked goes on behind half messages whose files were deleted.
+func (s *Service) passLostLocked(lowest int64) {
+	if s.base < lowest {
+		s.base = lowest
+		s.scanned = max(s.scanned, lowest)
+		s.marks.forget(lowest)
+		s.advanceLocked()
+	}
+}
+
+// laggardLocked returns the half message that keeps the position too far behind, -1 for none.
+func (s *Service) laggardLocked() int64 {
+	_, end := s.bounds(protocol.HalfTopic)
+	s.advanceLocked()
+	if s.base < s.scanned && end-s.base > s.cfg.Window {
+		return s.base
+	}
+	return -1
+}
+
+// work does what is to be done with half messages; false when the store takes nothing.
+func (s *Service) work(due []waiter, laggard, nowMS int64) bool {
+	plans := make([]plan, 0, len(due)+1)
+	for _, w := range due {
+		plans = append(plans, s.plan(w, nowMS))
+	}
+	if laggard >= 0 && !slices.ContainsFunc(plans, func(p plan) bool { return p.offset == laggard }) {
+		p := s.plan(waiter{nowMS, laggard}, nowMS)
+		if p.action != actSettle {
+			p.action = actMove
+		}
+		plans = append(plans, p)
+	}
+	for i := range plans {
+		defer plans[i].region.Release()
+		if p := &plans[i]; p.action == actLater && p.offset == laggard {
+			p.action = actMove
+		}
+	}
+	if slices.ContainsFunc(plans, func(p plan) bool { return p.action == actGiveUp }) {
+		if err := s.cfg.GiveUpTopic(); err != nil {
+			s.cfg.Notice("topic of given up transactions cannot be made", "topic",
+				protocol.TransCheckMaxTimeTopic, "err", err)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for i := range plans {
+				s.waitLocked(plans[i].dueMS, plans[i].offset)
+			}
+			return false
+		}
+	}
+	asks, ok := s.apply(plans, nowMS)
+	for _, ask := range asks {
+		ask()
+	}
+	return ok
+}
+
+// plan decides about one half message. It takes no lock.
+func (s *Service) plan(w waiter, nowMS int64) plan {
+	p := plan{waiter: w, action: actSettle}
+	region, ok := s.read(protocol.HalfTopic, w.offset)
+	if !ok {
+		return p
+	}
+	p.region = region
+	if p.half, ok = parseHalf(region.Mem, s.cfg.TimeOut); !ok {
+		return p
+	}
+	switch {
+	case p.half.preAt >= 0 && s.endedBefore(p.half.preAt):
+		return p
+	case p.half.times >= s.cfg.CheckMax,
+		nowMS-p.half.view.BornMS() > s.cfg.KeepFor.Milliseconds(),
+		len(p.half.topic) == 0 || p.half.queue < 0:
+		p.action = actGiveUp
+	default:
+		p.action = actAsk
+		if p.ask, ok = s.cfg.Producer(string(p.half.group)); !ok {
+			p.action = actLater
+		}
+	}
+	return p
+}
+
+func (s *Service) endedBefore(offset int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.marks.of(offset) == ended
+}
+
+// apply carries plans out, for half messages that were not ended meanwhile. It returns the questions
+// to be asked, and false when the store took nothing.
+func (s *Service) apply(plans []plan, nowMS int64) (asks []func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var copies []*plan
+	var done []int64
+	entries := s.entries[:0]
+	for i := range plans {
+		p := &plans[i]
+		if p.offset < s.base || s.marks.of(p.offset) != pending {
+			continue
+		}
+		switch p.action {
+		case actLater:
+			s.lonelyLocked(p, nowMS)
+			s.waitLocked(nowMS+s.cfg.Interval.Milliseconds(), p.offset)
+			continue
+		case actSettle:
+		default:
+			copies = append(copies, p)
+			entries = append(entries, storage.Entry{Draft: p.draft()})
+		}
+		done = append(done, p.offset)
+	}
+	entries = append(entries, s.opEntries(done, true)...)
+	stored := s.cfg.Store.AppendAll(entries)
+	defer func() {
+		clear(entries)
+		s.entries = entries[:0]
+	}()
+	if stored < len(entries) {
+		// Copies that were stored without their op record would be checked beside the first: they are
+		// noted in memory, and by the next record that can be stored.
+		s.undoLocked(plans, copies, entries, stored)
+		return nil, false
+	}
+	s.noteOpsLocked(entries[len(copies):])
+	for _, offset := range done {
+		s.marks.set(offset, moved)
+	}
+	for i, p := range copies {
+		if ask := s.copiedLocked(p, &entries[i], nowMS); ask != nil {
+			asks = append(asks, ask)
+		}
+	}
+	s.advanceLocked()
+	return asks, true
+}
+
+// draft is what is stored for a plan.
+func (p *plan) draft() record.Draft {
+	switch p.action {
+	case actGiveUp:
+		d := p.half.renewed(p.half.times)
+		d.Topic, d.QueueID = []byte(protocol.TransCheckMaxTimeTopic), 0
+		d.Properties = record.DeleteProperty(nil, d.Properties, propMoved)
+		return d
+	case actAsk:
+		return p.half.renewed(p.half.times + 1)
+	default:
+		return p.half.renewed(p.half.times)
+	}
+}
+
+// copiedLocked links a half message with its copy and prepares the question about it.
+func (s *Service) copiedLocked(p *plan, e *storage.Entry, nowMS int64) (ask func()) {
+	at := int64(e.QueueOffset)
+	if p.action == actGiveUp {
+		s.cfg.Notice("transaction is given up", "topic", string(p.half.topic), "group",
+			string(p.half.group), "checks", p.half.times, "offset", p.offset,
+			"ageMS", nowMS-p.half.view.BornMS())
+		return nil
+	}
+	s.linkLocked(p.offset, at)
+	if p.action != actAsk {
+		return nil
+	}
+	d := e.Draft
+	d.Topic, d.QueueID = p.half.topic, p.half.queue
+	d.Properties = record.DeleteProperty(nil, d.Properties, propMoved)
+	body := make([]byte, d.Size())
+	d.Encode(body, record.Place{Queue: e.QueueOffset, Physical: e.At, StoreMS: nowMS})
+	unique, _ := record.Property(d.Properties, propUniqueKey)
+	check := &Check{
+		Offset: at, At: e.At, UniqueKey: string(unique), StoreHost: d.StoreHost, Record: body,
+	}
+	send := p.ask
+	return func() { send(check) }
+}
+
+func (s *Service) linkLocked(first, later int64) {
+	if len(s.later) < linksMax {
+		s.later[first], s.earlier[later] = later, first
+	}
+}
+
+// linksMax bounds the links between copies; a late answer to an earlier check is beyond it taken as
+// RocketMQ takes it.
+const linksMax = 1 << 20
+
+// undoLocked puts half messages back that could not be worked on. Copies that were stored before the
+// error stand for their first ones from now on, and the op records are owed.
+func (s *Service) undoLocked(plans []plan, copies []*plan, entries []storage.Entry, stored int) {
+	for i, p := range copies[:min(stored, len(copies))] {
+		s.marks.set(p.offset, moved)
+		s.copiedLocked(p, &entries[i], p.dueMS)
+		s.owed = append(s.owed, p.offset)
+	}
+	for i := range plans {
+		if p := &plans[i]; p.offset >= s.base && s.marks.of(p.offset) == pending &&
+			p.action != actLater {
+			s.waitLocked(p.dueMS, p.offset)
+		}
+	}
+}
+
+// lonelyLocked says, once a minute, that transactions wait for a producer.
+func (s *Service) lonelyLocked(p *plan, nowMS int64) {
+	if nowMS-s.lonelyNoticeMS < time.Minute.Milliseconds() {
+		return
+	}
+	s.lonelyNoticeMS = nowMS
+	s.cfg.Notice("no producer of a transaction's group is connected, it waits", "group",
+		string(p.half.group), "topic", string(p.half.topic), "waiting", s.waiting.Len()+1)
+}
+
+// positionsLocked commits the positions and returns when the next step is due.
+func (s *Service) positionsLocked(nowMS int64) time.Time {
+	if nowMS-s.committedMS >= settleMS {
+		s.ops.settle(s.committed)
+		s.commitOpsLocked()
+		if s.committed != s.base {
+			s.commitLocked(s.base)
+			s.committedMS = nowMS
+		}
+	}
+	next := s.wakeMS
+	soonest := func(at int64) {
+		if next == 0 || at < next {
+			next = at
+		}
+	}
+	if len(s.waiting) > 0 {
+		soonest(s.waiting[0].dueMS)
+	}
+	if s.committed != s.base || len(s.ops.spans) > 0 && s.ops.spans[0].highest < s.base {
+		soonest(s.committedMS + settleMS)
+	}
+	if next == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(next)
+}
+
+func (s *Service) commitLocked(base int64) {
+	if base != s.committed {
+		s.cfg.Offsets.Commit([]byte(Group), []byte(protocol.HalfTopic), 0, base)
+		s.committed = base
+	}
+}
+
+func (s *Service) commitOpsLocked() {
+	if s.ops.done > s.opCommitted {
+		s.opCommitted = s.ops.done
+		s.cfg.Offsets.Commit([]byte(Group), []byte(protocol.OpHalfTopic), 0, s.opCommitted)
+	}
+}

@@ -1,0 +1,655 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transaction_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skylarkmq/skylark/engine/offset"
+	"github.com/skylarkmq/skylark/engine/transaction"
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/storage"
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+// bench is a service on a real store, with a clock that the test moves.
+type bench struct {
+	t       *testing.T
+	dir     string
+	store   *storage.Store
+	offsets *offset.Table
+	service *transaction.Service
+	change  func(*transaction.Config)
+
+	mu     sync.Mutex
+	now    time.Time
+	asked  []*transaction.Check
+	alone  bool // no producer is connected
+	said   []string
+	deaf   map[string]bool // topics that do not exist
+	failed error           // of GiveUpTopic
+}
+
+const interval = 30 * time.Second
+
+var host = netip.MustParseAddrPort("127.0.0.1:10911")
+
+func newBench(t *testing.T, change func(*transaction.Config)) *bench {
+	t.Helper()
+	b := &bench{
+		t: t, dir: t.TempDir(), now: time.UnixMilli(1_800_000_000_000), change: change,
+		deaf: map[string]bool{},
+	}
+	b.open()
+	t.Cleanup(func() { b.close() })
+	return b
+}
+
+func (b *bench) clock() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.now
+}
+
+// after moves the clock and steps once.
+func (b *bench) after(d time.Duration) time.Time {
+	b.mu.Lock()
+	b.now = b.now.Add(d)
+	b.mu.Unlock()
+	return b.service.Step(b.clock())
+}
+
+func (b *bench) open() {
+	b.t.Helper()
+	cfg := storage.DefaultConfig(b.dir)
+	cfg.SegmentSize, cfg.MaxMessageSize, cfg.QueueFileSize = 1<<20, 1<<16, 6000
+	cfg.IndexEnable = false
+	cfg.Now = b.clock
+	store, err := storage.Open(cfg)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.store = store
+	if b.offsets, err = offset.Open(b.dir+"/config", offset.Config{}); err != nil {
+		b.t.Fatal(err)
+	}
+	c := transaction.Config{
+		Store: store, Offsets: b.offsets, StoreHost: host, Interval: interval, Now: b.clock,
+		HasTopic:    func(name []byte) bool { return !b.deaf[string(name)] },
+		GiveUpTopic: func() error { return b.failed },
+		Producer:    b.producer,
+		Notice: func(msg string, kv ...any) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.said = append(b.said, fmt.Sprint(append([]any{msg}, kv...)...))
+		},
+	}
+	if b.change != nil {
+		b.change(&c)
+	}
+	b.service = transaction.New(c)
+	b.service.Load()
+}
+
+func (b *bench) producer(string) (func(*transaction.Check), bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return func(c *transaction.Check) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.asked = append(b.asked, c)
+	}, !b.alone
+}
+
+func (b *bench) close() {
+	b.t.Helper()
+	b.service.Close()
+	if err := b.offsets.Close(); err != nil {
+		b.t.Error(err)
+	}
+	if err := b.store.Close(); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// again closes everything and opens it anew. A kill leaves the positions as they were.
+func (b *bench) again(kill bool) {
+	b.t.Helper()
+	if kill {
+		// The half messages and op records are there; the positions are those of the last write.
+		b.offsets.RemoveGroup(transaction.Group)
+		b.offsets.Commit([]byte("other"), []byte("other"), 0, 1)
+		if err := b.offsets.Close(); err != nil {
+			b.t.Error(err)
+		}
+	}
+	b.close()
+	b.open()
+}
+
+// half stores a half message for topic T as the send processor does, and returns its place.
+func (b *bench) half(body string, props ...string) transaction.End {
+	b.t.Helper()
+	var p []byte
+	for i := 0; i+1 < len(props); i += 2 {
+		p = record.AppendProperty(p, props[i], props[i+1])
+	}
+	p = record.AppendProperty(p, "TRAN_MSG", "true")
+	p = record.AppendProperty(p, "PGROUP", "G")
+	p = record.AppendProperty(p, "TAGS", "TagA")
+	p = record.AppendProperty(p, "UNIQ_KEY", "U"+body)
+	p = transaction.AppendHalf(p, []byte("U"+body), "T", 3)
+	e := []storage.Entry{{Draft: record.Draft{
+		Topic: []byte(protocol.HalfTopic), BornMS: b.clock().UnixMilli(), BornHost: host,
+		StoreHost: host, Body: []byte(body), Properties: p, Flag: 7, TagsCode: record.TagsCode([]byte("TagA")),
+	}}}
+	b.store.Append(e)
+	if e[0].Err != nil {
+		b.t.Fatal(e[0].Err)
+	}
+	b.service.Stored()
+	return transaction.End{Group: "G", Offset: int64(e[0].QueueOffset), At: e[0].At}
+}
+
+func (b *bench) end(at transaction.End, commit bool) {
+	b.t.Helper()
+	at.Commit = commit
+	if err := b.service.End(&at); err != nil {
+		b.t.Fatalf("end %+v: %v", at, err)
+	}
+}
+
+// answer ends the message that a check asked about.
+func (b *bench) answer(c *transaction.Check, commit bool) {
+	b.t.Helper()
+	b.end(transaction.End{Group: "G", Offset: c.Offset, At: c.At, FromCheck: true}, commit)
+}
+
+// checks takes what producers were asked since the last call.
+func (b *bench) checks() []*transaction.Check {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	asked := b.asked
+	b.asked = nil
+	return asked
+}
+
+// messages reads a queue from its start.
+func (b *bench) messages(topic string, queue int32) []record.View {
+	b.t.Helper()
+	var out []record.View
+	_, end, _ := b.store.QueueBounds([]byte(topic), queue)
+	for at := record.QueueOffset(0); at < end; at++ {
+		u, ok := b.store.Unit([]byte(topic), queue, at)
+		if !ok {
+			b.t.Fatalf("%s/%d has no unit %d", topic, queue, at)
+		}
+		region, err := b.store.RecordAt(u.At)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		v, err := record.Parse(append([]byte(nil), region.Mem...))
+		region.Release()
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func (b *bench) delivered(want ...string) {
+	b.t.Helper()
+	var got []string
+	for _, v := range b.messages("T", 3) {
+		got = append(got, string(v.Body()))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		b.t.Fatalf("delivered (-want +got):\n%s", diff)
+	}
+}
+
+func (b *bench) positions() [2]int64 {
+	half, _ := b.offsets.Committed([]byte(transaction.Group), []byte(protocol.HalfTopic), 0)
+	op, _ := b.offsets.Committed([]byte(transaction.Group), []byte(protocol.OpHalfTopic), 0)
+	return [2]int64{half, op}
+}
+
+func property(v record.View, name string) string {
+	value, _ := record.Property(v.Properties(), name)
+	return string(value)
+}
+
+// A commit delivers the message as it came, a rollback nothing, and neither is checked.
+func TestEnd(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	one, two := b.half("one", "colour", "green"), b.half("two")
+	b.end(one, true)
+	b.end(two, false)
+	b.delivered("one")
+	v := b.messages("T", 3)[0]
+	if v.Flag() != 7 || v.SysFlag() != record.SysCommit || v.PreparedOffset() != int64(one.At) {
+		t.Errorf("flag %d, sysFlag %d, prepared at %d", v.Flag(), v.SysFlag(), v.PreparedOffset())
+	}
+	got := map[string]string{}
+	record.EachProperty(v.Properties(), func(name, value []byte) bool {
+		got[string(name)] = string(value)
+		return true
+	})
+	want := map[string]string{
+		"colour": "green", "TRAN_MSG": "true", "PGROUP": "G", "TAGS": "TagA", "UNIQ_KEY": "Uone",
+		"__transactionId__": "Uone",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("properties (-want +got):\n%s", diff)
+	}
+	if u, _ := b.store.Unit([]byte("T"), 3, 0); u.TagsCode != record.TagsCode([]byte("TagA")) {
+		t.Errorf("tags code %d", u.TagsCode)
+	}
+	var ops []string
+	for _, v := range b.messages(protocol.OpHalfTopic, 0) {
+		ops = append(ops, property(v, "TAGS")+" "+string(v.Body()))
+	}
+	if diff := cmp.Diff([]string{"d 0,", "d 1,"}, ops); diff != "" {
+		t.Errorf("op records (-want +got):\n%s", diff)
+	}
+	b.after(7 * time.Second)
+	next := b.after(2 * time.Second)
+	if len(b.checks()) != 0 || !next.IsZero() || b.service.Waiting() != 0 {
+		t.Errorf("next step %v with nothing left", next)
+	}
+	if got := b.positions(); got != [2]int64{2, 2} {
+		t.Errorf("positions %v, want 2 and 2", got)
+	}
+}
+
+// An end that comes again changes nothing.
+func TestEndTwice(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	one := b.half("one")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { b.end(one, true) })
+	}
+	wg.Wait()
+	b.delivered("one")
+	b.again(true)
+	b.end(one, true)
+	b.delivered("one")
+}
+
+// A log that ends between a commit, or a copy, and its op record is understood.
+func TestTornEnd(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	one, two := b.half("one"), b.half("two")
+	b.end(two, false)
+	first := b.messages(protocol.HalfTopic, 0)[0]
+	d := first.Draft()
+	d.Topic, d.QueueID, d.SysFlag, d.PreparedOffset = []byte("T"), 3, record.SysCommit, int64(one.At)
+	b.store.Append([]storage.Entry{{Draft: d}})
+	three := b.half("three")
+	copied := b.messages(protocol.HalfTopic, 0)[2].Draft()
+	copied.Properties = record.AppendProperty(
+		append([]byte(nil), copied.Properties...), "TRAN_MOVED", fmt.Sprint(three.Offset))
+	b.store.Append([]storage.Entry{{Draft: copied}})
+	b.again(true)
+	b.after(7 * time.Second)
+	checks := b.checks()
+	if len(checks) != 1 || checks[0].Offset < 4 {
+		t.Fatalf("%d checks, want one of the copy", len(checks))
+	}
+	b.end(three, true) // an answer to an earlier check
+	b.answer(checks[0], true)
+	b.delivered("one", "three")
+	if property(b.messages("T", 3)[1], "TRAN_MOVED") != "" {
+		t.Error("a property of ours is delivered")
+	}
+}
+
+func TestEndRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	good := b.half("one", "CHECK_IMMUNITY_TIME_IN_SECONDS", "10")
+	for name, c := range map[string]struct {
+		change func(*transaction.End)
+		want   string
+	}{
+		"group":    {func(e *transaction.End) { e.Group = "H" }, "The producer group wrong"},
+		"offset":   {func(e *transaction.End) { e.Offset = 5 }, "The transaction state table offset wrong"},
+		"no place": {func(e *transaction.End) { e.At++ }, "Find prepared transaction message failed"},
+		"beyond":   {func(e *transaction.End) { e.At += 1 << 30 }, "Find prepared transaction message failed"},
+	} {
+		bad := good
+		bad.Commit = true
+		c.change(&bad)
+		if err := b.service.End(&bad); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	b.deaf["T"] = true
+	good.Commit = true
+	if err := b.service.End(&good); err == nil || !strings.Contains(err.Error(), "not exist") {
+		t.Errorf("commit to a deleted topic: %v", err)
+	}
+	b.deaf["T"] = false
+	b.after(11 * time.Second)
+	if err := b.service.End(&good); err == nil || !strings.Contains(err.Error(), "immunity") {
+		t.Errorf("commit after the immunity time: %v", err)
+	}
+	if checks := b.checks(); len(checks) != 1 {
+		t.Fatalf("%d checks", len(checks))
+	} else {
+		b.answer(checks[0], true)
+	}
+	b.delivered("one")
+	// A record that is no half message cannot be committed, though it says a producer group.
+	v := b.messages("T", 3)[0]
+	err := b.service.End(&transaction.End{Commit: true, Group: "G", At: v.PhysicalOffset()})
+	if err == nil {
+		t.Error("a committed message was committed once more")
+	}
+}
+
+// Checks come at 6 s and then each interval, 15 of them; then the message is given up, and can be
+// taken up again.
+func TestCheckTimes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.half("one")
+	b.after(5900 * time.Millisecond)
+	if n := len(b.checks()); n != 0 {
+		t.Fatalf("%d checks before 6 s", n)
+	}
+	if next := b.after(200 * time.Millisecond); !next.After(b.clock()) {
+		t.Errorf("next step at %v, now is %v", next, b.clock())
+	}
+	for i := range 15 {
+		checks := b.checks()
+		if len(checks) != 1 {
+			t.Fatalf("check %d: %d were sent", i+1, len(checks))
+		}
+		v, err := record.Parse(checks[0].Record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(v.Topic()) != "T" || v.QueueID() != 3 || string(v.Body()) != "one" || v.Flag() != 7 ||
+			property(v, "TRANSACTION_CHECK_TIMES") != fmt.Sprint(i+1) ||
+			int64(v.QueueOffset()) != checks[0].Offset || v.PhysicalOffset() != checks[0].At {
+			t.Fatalf("check %d asks about %s %d %s %v", i+1, v.Topic(), v.QueueID(), v.Body(), string(v.Properties()))
+		}
+		b.after(interval - time.Second)
+		if n := len(b.checks()); n != 0 {
+			t.Fatalf("%d checks within the interval after the %dth", n, i+1)
+		}
+		b.after(time.Second)
+	}
+	if n := len(b.checks()); n != 0 {
+		t.Fatalf("%d checks after the 15th", n)
+	}
+	given := b.messages(protocol.TransCheckMaxTimeTopic, 0)
+	if len(given) != 1 || string(given[0].Body()) != "one" || property(given[0], "REAL_TOPIC") != "T" {
+		t.Fatalf("given up: %d messages", len(given))
+	}
+	if !strings.Contains(strings.Join(b.said, "\n"), "given up") {
+		t.Errorf("nobody was told: %q", b.said)
+	}
+	b.after(2 * time.Second)
+	b.after(2 * time.Second)
+	half := b.messages(protocol.HalfTopic, 0)
+	if got := b.positions(); got[0] != int64(len(half)) {
+		t.Errorf("positions %v with %d half messages", got, len(half))
+	}
+	if err := b.service.Resume(given[0].PhysicalOffset()); err != nil {
+		t.Fatal(err)
+	}
+	b.after(6 * time.Second)
+	checks := b.checks()
+	if len(checks) != 1 {
+		t.Fatalf("%d checks after it was taken up again", len(checks))
+	}
+	b.answer(checks[0], true)
+	b.delivered("one")
+}
+
+// Tries are counted only when somebody is asked, and the message waits where it is.
+func TestNobodyToAsk(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.alone = true
+	b.half("one", "CHECK_IMMUNITY_TIME_IN_SECONDS", "600")
+	b.half("two")
+	for range 60 {
+		b.after(20 * time.Second)
+	}
+	if n := len(b.messages(protocol.HalfTopic, 0)); n != 2 {
+		t.Errorf("%d half messages: they were copied although nobody was asked", n)
+	}
+	b.alone = false
+	b.after(interval)
+	checks := b.checks()
+	if len(checks) != 2 {
+		t.Fatalf("%d checks when a producer came back", len(checks))
+	}
+	for _, c := range checks {
+		v, _ := record.Parse(c.Record)
+		if times := property(v, "TRANSACTION_CHECK_TIMES"); times != "1" {
+			t.Errorf("%s was counted %s times", v.Body(), times)
+		}
+		b.answer(c, true)
+	}
+	if !strings.Contains(strings.Join(b.said, "\n"), "no producer") {
+		t.Errorf("nobody was told: %q", b.said)
+	}
+	// After the time that files are kept it is given up in any case.
+	b.alone = true
+	b.half("three")
+	b.after(73 * time.Hour)
+	if n := len(b.messages(protocol.TransCheckMaxTimeTopic, 0)); n != 1 {
+		t.Errorf("%d given up after 73 h", n)
+	}
+}
+
+// A half message with an immunity time is asked about when that is over, and does not keep those
+// behind it waiting.
+func TestImmunity(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.half("long", "CHECK_IMMUNITY_TIME_IN_SECONDS", "100")
+	b.half("minus", "CHECK_IMMUNITY_TIME_IN_SECONDS", "-1")
+	b.half("plain")
+	b.after(7 * time.Second)
+	for _, want := range []string{"minus", "plain"} {
+		checks := b.checks()
+		if len(checks) != 2 {
+			t.Fatalf("%d checks after 7 s", len(checks))
+		}
+		found := false
+		for _, c := range checks {
+			v, _ := record.Parse(c.Record)
+			found = found || string(v.Body()) == want
+		}
+		if !found {
+			t.Errorf("%s was not checked", want)
+		}
+		b.asked = checks
+	}
+	for _, c := range b.checks() {
+		b.answer(c, false)
+	}
+	b.after(92 * time.Second)
+	if n := len(b.checks()); n != 0 {
+		t.Errorf("%d checks within the immunity time", n)
+	}
+	b.after(2 * time.Second)
+	if n := len(b.checks()); n != 1 {
+		t.Errorf("%d checks after the immunity time", n)
+	}
+}
+
+// An answer to a check that was asked again meanwhile settles the later copy too.
+func TestLateAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	first := b.half("one")
+	b.after(6 * time.Second)
+	b.after(interval)
+	b.after(interval)
+	checks := b.checks()
+	if len(checks) != 3 {
+		t.Fatalf("%d checks", len(checks))
+	}
+	b.answer(checks[0], true)
+	b.answer(checks[2], true)
+	b.answer(checks[1], true)
+	b.end(first, true)
+	b.delivered("one")
+	for range 20 {
+		b.after(interval)
+	}
+	if n := len(b.checks()); n != 0 {
+		t.Errorf("%d checks of an ended message", n)
+	}
+	b.delivered("one")
+}
+
+// After a kill nothing that was ended is asked about, and everything else is, whatever the positions
+// in the file are.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	for _, kill := range []bool{false, true} {
+		t.Run(fmt.Sprint("kill=", kill), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			var ends []transaction.End
+			for i := range 100 {
+				ends = append(ends, b.half(fmt.Sprint(i)))
+			}
+			var want []string
+			for i, e := range ends {
+				switch i % 4 {
+				case 0:
+					b.end(e, true)
+					want = append(want, fmt.Sprint(i))
+				case 1:
+					b.end(e, false)
+				}
+			}
+			b.after(6 * time.Second) // 50 checks
+			for _, c := range b.checks()[:10] {
+				b.answer(c, true)
+				v, _ := record.Parse(c.Record)
+				want = append(want, string(v.Body()))
+			}
+			b.again(kill)
+			b.after(interval)
+			checks := b.checks()
+			if len(checks) != 40 {
+				t.Fatalf("%d checks after the restart, want 40", len(checks))
+			}
+			for _, c := range checks {
+				b.answer(c, true)
+				v, _ := record.Parse(c.Record)
+				want = append(want, string(v.Body()))
+			}
+			b.delivered(want...)
+			b.after(interval)
+			b.after(interval)
+			if n := len(b.checks()); n != 0 {
+				t.Errorf("%d checks of ended messages", n)
+			}
+			b.after(2 * time.Second)
+			n := int64(len(b.messages(protocol.HalfTopic, 0)))
+			if got := b.positions(); got[0] != n || got[1] != int64(len(b.messages(protocol.OpHalfTopic, 0))) {
+				t.Errorf("positions %v, %d half messages", got, n)
+			}
+		})
+	}
+}
+
+// One forgotten message does not keep the position, and with it the work of a start, for ever.
+func TestLaggard(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *transaction.Config) { c.Window = 100 })
+	b.alone = true
+	b.half("forgotten")
+	b.after(7 * time.Second)
+	for i := range 150 {
+		b.end(b.half(fmt.Sprint(i)), false)
+	}
+	b.after(time.Second)
+	b.after(2 * time.Second)
+	if got := b.positions(); got[0] != 151 {
+		t.Errorf("position %d, want 151", got[0])
+	}
+	b.again(false)
+	b.alone = false
+	b.after(7 * time.Second)
+	checks := b.checks()
+	if len(checks) != 1 {
+		t.Fatalf("%d checks", len(checks))
+	}
+	v, _ := record.Parse(checks[0].Record)
+	if property(v, "TRANSACTION_CHECK_TIMES") != "1" {
+		t.Errorf("the move was counted: %s", v.Properties())
+	}
+}
+
+// A bound on what waits only delays the checks of the rest.
+func TestWaitingMax(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *transaction.Config) { c.WaitingMax = 10 })
+	for i := range 35 {
+		b.half(fmt.Sprint(i), "CHECK_IMMUNITY_TIME_IN_SECONDS", "60")
+	}
+	seen := map[string]bool{}
+	for range 20 {
+		b.after(interval)
+		if n := b.service.Waiting(); n > 10 {
+			t.Fatalf("%d wait", n)
+		}
+		for _, c := range b.checks() {
+			v, _ := record.Parse(c.Record)
+			seen[string(v.Body())] = true
+			b.answer(c, false)
+		}
+	}
+	if len(seen) != 35 {
+		t.Errorf("%d of 35 were checked", len(seen))
+	}
+}
+
+// The timer runs only while a half message waits.
+func TestTimer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *transaction.Config) {
+		c.Now, c.TimeOut = time.Now, 20*time.Millisecond
+	})
+	b.mu.Lock()
+	b.now = time.Now()
+	b.mu.Unlock()
+	b.half("one")
+	limit, tick := time.After(10*time.Second), time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for answered := false; !answered; {
+		if checks := b.checks(); len(checks) > 0 {
+			b.answer(checks[0], true)
+			answered = true
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatal("no check")
+		}
+	}
+	b.delivered("one")
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/skylarkmq/skylark/perf/measure"
+)
+
+// Side is one side of a comparison: one run, or several of the same load.
+type Side struct {
+	Name string
+	Runs []*measure.Result
+}
+
+// Load reads the results at path: a results folder, a folder of such folders (each a run of the same
+// load), or a file that holds a result, an array of them, or what `skylark perf --json` printed.
+// At least one result is returned.
+func Load(path string) (Side, error) {
+	side := Side{Name: filepath.Clean(path)}
+	info, err := os.Stat(path)
+	if err != nil {
+		return side, fmt.Errorf("report: %w", err)
+	}
+	files := []string{path}
+	if info.IsDir() {
+		files = []string{filepath.Join(path, ResultName)}
+		if _, err := os.Stat(files[0]); err != nil {
+			if files, err = filepath.Glob(filepath.Join(path, "*", ResultName)); err != nil {
+				return side, fmt.Errorf("report: %w", err)
+			}
+		}
+		if len(files) == 0 {
+			return side, fmt.Errorf("report: neither %s nor a folder below it holds a %s", path,
+				ResultName)
+		}
+	}
+	for _, name := range files {
+		runs, err := loadFile(name)
+		if err != nil {
+			return side, err
+		}
+		side.Runs = append(side.Runs, runs...)
+	}
+	if len(side.Runs) == 0 {
+		return side, fmt.Errorf("report: %s holds no result", path)
+	}
+	return side, nil
+}
+
+func loadFile(name string) ([]*measure.Result, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	runs, err := Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("report: %s: %w", name, err)
+	}
+	return runs, nil
+}
+
+// Parse returns the results in a text of JSON values: results, arrays of them, or report objects,
+// which are passed over.
+func Parse(text []byte) ([]*measure.Result, error) {
+	var runs []*measure.Result
+	values := json.NewDecoder(bytes.NewReader(text))
+	for {
+		var value json.RawMessage
+		err := values.Decode(&value)
+		if errors.Is(err, io.EOF) {
+			return runs, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(string(value), "[") {
+			var list []json.RawMessage
+			if err := json.Unmarshal(value, &list); err != nil {
+				return nil, err
+			}
+			for _, one := range list {
+				if runs, err = appendResult(runs, one); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		if runs, err = appendResult(runs, value); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func appendResult(runs []*measure.Result, value []byte) ([]*measure.Result, error) {
+	var head struct {
+		Type   string `json:"type"`
+		Schema int    `json:"schema"`
+	}
+	if err := json.Unmarshal(value, &head); err != nil {
+		return nil, err
+	}
+	if head.Type != "result" {
+		return runs, nil
+	}
+	if head.Schema > measure.SchemaVersion {
+		return nil, fmt.Errorf("result of schema %d, which a newer skylark wrote; this one reads up "+
+			"to %d", head.Schema, measure.SchemaVersion)
+	}
+	r := &measure.Result{}
+	if err := json.Unmarshal(value, r); err != nil {
+		return nil, err
+	}
+	return append(runs, r), nil
+}

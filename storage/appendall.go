@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import "errors"
+
+// ErrNotReached says that an entry of AppendAll was not stored because one before it could not be.
+var ErrNotReached = errors.New("storage: an earlier entry of the group was not stored")
+
+// AppendAll is Append for entries that depend on those before them, as what notes that something
+// was done depends on the doing: from the first entry that cannot be stored on, none is stored, and
+// those behind it get ErrNotReached. It returns how many were stored.
+//
+// All that is stored is published at once, so no reader and no kill of the process comes between two
+// of them, save inside the copying itself; what a power loss leaves is a beginning of them.
+func (s *Store) AppendAll(es []Entry) (stored int) {
+	s.mu.Lock()
+	if err := s.writable(); err != nil {
+		s.mu.Unlock()
+		for i := range es {
+			es[i].Err = err
+		}
+		return 0
+	}
+	now := s.nowLocked()
+	before := s.next
+	stored = len(es)
+	for i := range es {
+		e := &es[i]
+		e.Places = e.Places[:0]
+		if i > stored {
+			e.Err = ErrNotReached
+			continue
+		}
+		if e.Batch {
+			e.Err = s.appendBatch(e, now)
+		} else {
+			e.Err = s.appendOne(e, now)
+		}
+		if e.Err != nil {
+			stored = i
+		}
+	}
+	var d *dispatch
+	if s.next > before {
+		d = s.publishLocked(now)
+	} else {
+		s.letGoLocked()
+	}
+	s.mu.Unlock()
+	s.wakeWorkers()
+	s.tell(d)
+	return stored
+}
