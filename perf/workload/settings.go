@@ -168,6 +168,9 @@ type Consume struct {
 	BrokerPID   int      `json:"broker_pid,omitempty"`
 	Verify      bool     `json:"verify"`
 	AllowSwaps  bool     `json:"allow_swaps"` // see measure.Faults.Swapped
+	// Late is the age beyond which a numbered message is late: from its producer to here, or for one
+	// from before the run into the store. 0: none is. It compares clocks of up to three hosts.
+	Late Duration `json:"late,omitempty"`
 }
 
 // DefaultConsume returns the defaults: from the first message, 32 messages a pull as RocketMQ's
@@ -198,6 +201,8 @@ func (c *Consume) check() error {
 	bad(c.From != First && c.From != Last && c.From != Stored,
 		"from is %q, want first, last or stored", c.From)
 	bad(c.Suspend < 0, "suspend is negative")
+	bad(c.Late < 0, "late is negative")
+	bad(c.Late > 0 && !c.Verify, "late needs verify")
 	filtered := c.Filter != "" && strings.TrimSpace(c.Filter) != "*"
 	bad(c.Verify && filtered, "verify needs every message: it cannot go with a filter")
 	bad(c.Verify && c.Groups > 1, "verify needs one group, not %d", c.Groups)
