@@ -208,6 +208,9 @@ func (c *Client) join(m member) error {
 	if c.closed {
 		return fmt.Errorf("client: %w", ErrClosed)
 	}
+	if err := c.admitLocked(m); err != nil {
+		return err
+	}
 	c.members[m] = struct{}{}
 	return nil
 }

@@ -4,10 +4,10 @@ package client_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/skylarkmq/skylark/client"
 	"github.com/skylarkmq/skylark/engine/enginetest"
@@ -86,15 +86,20 @@ func TestE2EProduceAndRead(t *testing.T) {
 	}
 }
 
-// TestE2ERefusals: what the broker does not offer yet comes back as a typed error.
-func TestE2ERefusals(t *testing.T) {
+// TestE2EDelay: a message with a delay level comes when its time is there.
+func TestE2EDelay(t *testing.T) {
 	t.Parallel()
 	cluster := enginetest.Start(t)
 	c := newClient(t, cluster.NameServer())
-	p := newProducer(t, c, client.WithRetries(0))
-	_, err := p.Send(within(t), &client.Message{Topic: "e2e", Body: []byte("x"), DelayLevel: 3})
-	var be *client.BrokerError
-	if !errors.As(err, &be) || !errors.Is(err, client.ErrInvalidMessage) {
-		t.Errorf("delay level: got %v", err)
+	p := newProducer(t, c)
+	r := newReader(t, c, "", client.WithSubscription("e2e", client.All()), client.WithStart(client.Earliest))
+	sent := time.Now()
+	if _, err := p.Send(within(t), &client.Message{
+		Topic: "e2e", Body: []byte("x"), DelayLevel: 1,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if poll(t, r, 1); time.Since(sent) < 900*time.Millisecond {
+		t.Errorf("a message for a second later came after %s", time.Since(sent))
 	}
 }

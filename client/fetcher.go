@@ -22,7 +22,6 @@ const (
 	pullTimeout  = 30 * time.Second
 	retryFirst   = 100 * time.Millisecond
 	retryMost    = 3 * time.Second
-	watchAbsent  = time.Second // how often a topic that does not exist is looked for
 )
 
 // fetcher reads one queue ahead. Its goroutine alone pulls.
@@ -47,12 +46,14 @@ type fetcher struct {
 	bytes     int
 
 	brokerID int64 // where to read, as the last answer suggested; the goroutine's own
+	decoder  decoder
 }
 
 func newFetcher(r *Reader, q Queue, sub protocol.SubscriptionData, start Start) *fetcher {
 	f := &fetcher{
 		reader: r, queue: q, sub: sub, start: start, room: make(chan struct{}, 1),
 		next: -1, handed: -1, doneAt: -1, committed: -1,
+		decoder: newDecoder(q, r.client.onWire(q.Topic), r.client.offWire),
 	}
 	f.ctx, f.cancel = context.WithCancel(r.ctx)
 	return f
@@ -131,7 +132,7 @@ func (f *fetcher) begin() (at int64, epoch uint64, ctx context.Context, ok bool)
 	r := f.reader
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(f.buffer) >= r.cfg.prefetch || f.bytes >= r.cfg.prefetchBytes {
+	if len(f.buffer) >= r.cfg.prefetch || f.bytes >= r.cfg.prefetchBytes || r.pausedLocked(f.queue) {
 		return 0, 0, nil, false
 	}
 	if f.abort != nil {
@@ -219,7 +220,7 @@ func (f *fetcher) pull(ctx context.Context, at int64) (*invoke.Response, string,
 			QueueOffset: at, MaxMessages: int32(min(pullBatch, r.cfg.prefetch)),
 			SysFlag:   protocol.PullSuspend | protocol.PullSubscription | protocol.PullLite,
 			SuspendMS: pullSuspend.Milliseconds(), Subscription: []byte(f.sub.SubString),
-			SubVersion: f.sub.SubVersion, ExpressionType: []byte("TAG"),
+			SubVersion: f.sub.SubVersion, ExpressionType: []byte(f.expressionType()),
 			MaxBytes: pullMaxBytes, RequestSource: -1, BrokerName: []byte(f.queue.Broker),
 		},
 	})
@@ -249,117 +250,53 @@ func (f *fetcher) keep(epoch uint64, ms []*Received, next int64, moved bool) {
 		f.handed, f.doneAt = next, next
 	}
 	if empty && len(ms) > 0 {
-		r.ready = append(r.ready, f)
+		r.listLocked(f)
 		r.wakeLocked()
 	}
+}
+
+func (f *fetcher) expressionType() string {
+	if f.sub.IsTag() {
+		return protocol.ExpressionTag
+	}
+	return f.sub.ExpressionType
 }
 
 // decode turns the records of an answer into messages. Bodies share the answer's memory unless they
 // are compressed. A record that does not decode is left out and told of by the error.
 func (f *fetcher) decode(body []byte, offsetDelta int64) ([]*Received, error) {
-	var ms []*Received
+	n, texts := measure(body)
+	slab := make([]Received, n)
+	ms := make([]*Received, 0, n)
 	var bad []error
-	for len(body) > 0 {
-		v, err := record.Parse(body)
-		if err != nil {
-			bad = append(bad, &DecodeError{Source: f.queue, Offset: -1, Err: err})
-			break
-		}
+	f.decoder.start(texts)
+	defer f.decoder.end()
+	for i := range n {
+		v, _ := record.Parse(body) // measure did it before
 		body = body[v.TotalSize():]
-		offset := int64(v.QueueOffset()) + offsetDelta
 		inflated, err := inflate(v.Body(), v.SysFlag())
+		switch {
+		case err != nil:
+		case v.SysFlag()&sysUnwrap == sysUnwrap:
+			err = unwrap(v, inflated, func(one record.View) {
+				if wants(&f.sub, tagOf(one)) {
+					m := &Received{}
+					f.decoder.fill(m, one, offsetDelta, one.Body())
+					ms = append(ms, m)
+				}
+			})
+		case wants(&f.sub, tagOf(v)):
+			f.decoder.fill(&slab[i], v, offsetDelta, inflated)
+			ms = append(ms, &slab[i])
+		}
 		if err != nil {
+			offset := int64(v.QueueOffset()) + offsetDelta
 			bad = append(bad, &DecodeError{Source: f.queue, Offset: offset, Err: err})
-			continue
 		}
-		if v.SysFlag()&sysUnwrap == sysUnwrap {
-			ms, err = f.unwrap(ms, v, inflated, offsetDelta)
-			if err != nil {
-				bad = append(bad, &DecodeError{Source: f.queue, Offset: offset, Err: err})
-			}
-			continue
-		}
-		m := receive(v, f.queue, offsetDelta, inflated)
-		m.Topic = f.reader.client.offWire(m.Topic)
-		if f.wants(m.Tag) {
-			ms = append(ms, m)
-		}
+	}
+	if len(body) > 0 {
+		_, err := record.Parse(body)
+		bad = append(bad, &DecodeError{Source: f.queue, Offset: -1, Err: err})
 	}
 	return ms, errors.Join(bad...)
-}
-
-// unwrap takes an inner batch apart: message i has the record's offset plus i.
-func (f *fetcher) unwrap(
-	ms []*Received, v record.View, body []byte, offsetDelta int64,
-) ([]*Received, error) {
-	r := record.NewBatchReader(body)
-	d := v.Draft()
-	for i := int64(0); ; i++ {
-		_, inner, props, ok := r.Next()
-		if !ok {
-			return ms, r.Err()
-		}
-		// Encoding the element as a record of its own keeps one way of reading records.
-		d.Body, d.Properties, d.SysFlag = inner, props, v.SysFlag()&^(sysUnwrap|sysCompressed)
-		at := v.Place()
-		at.Queue += record.QueueOffset(i)
-		b := make([]byte, d.Size())
-		d.Encode(b, at)
-		one, err := record.Parse(b)
-		if err != nil {
-			return ms, err
-		}
-		m := receive(one, f.queue, offsetDelta, one.Body())
-		m.Topic = f.reader.client.offWire(m.Topic)
-		if f.wants(m.Tag) {
-			ms = append(ms, m)
-		}
-	}
-}
-
-// wants checks the tag again: brokers compare hashes only.
-func (f *fetcher) wants(tag string) bool {
-	return len(f.sub.TagsSet) == 0 || slices.Contains(f.sub.TagsSet, tag)
-}
-
-// watch keeps the queues of a subscribed topic up to date.
-func (r *Reader) watch(s subscription) {
-	start := r.cfg.start
-	for r.ctx.Err() == nil {
-		every := jitter(r.client.cfg.routeEvery)
-		rt, err := r.client.routes.fetch(r.ctx, s.topic)
-		switch {
-		case err == nil:
-			r.assignTopic(s, rt.readable, start)
-			start = Earliest // what appears from now on is new
-			if len(rt.readable) == 0 {
-				every = watchAbsent
-			}
-		case errors.Is(err, ErrNoRoute):
-			start = Earliest
-			every = watchAbsent
-		default:
-			every = watchAbsent
-			r.client.cfg.logger.Debug("route of a subscription", "topic", s.topic, "err", err)
-		}
-		t := time.NewTimer(every)
-		select {
-		case <-t.C:
-		case <-r.ctx.Done():
-			t.Stop()
-		}
-	}
-}
-
-func (r *Reader) assignTopic(s subscription, qs []Queue, start Start) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for q, f := range r.queues {
-		if q.Topic == s.topic && !slices.Contains(qs, q) {
-			r.dropLocked(f)
-		}
-	}
-	for _, q := range qs {
-		r.addLocked(q, s.data, start)
-	}
 }

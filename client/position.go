@@ -7,10 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/skylarkmq/skylark/net/invoke"
-	"github.com/skylarkmq/skylark/net/protocol"
-	"github.com/skylarkmq/skylark/net/remoting"
 )
 
 // Seek continues a queue at offset, which must lie between its first message and its end. What was
@@ -105,67 +101,20 @@ func (r *Reader) Lag(ctx context.Context) (map[Queue]int64, error) {
 	return lag, errors.Join(errs...)
 }
 
-// bound asks for the first offset of a queue, or for its end.
-func (r *Reader) bound(ctx context.Context, q Queue, end bool) (offset int64, err error) {
-	req := &invoke.Request{
-		Code:   remoting.GetMinOffset,
-		Header: &protocol.MinOffsetRequest{Topic: r.client.onWire(q.Topic), QueueID: int32(q.ID)},
-	}
-	if end {
-		req = &invoke.Request{
-			Code:   remoting.GetMaxOffset,
-			Header: &protocol.MaxOffsetRequest{Topic: r.client.onWire(q.Topic), QueueID: int32(q.ID)},
-		}
-	}
-	return r.askOffset(ctx, "asking for a bound", q, req)
-}
-
-func (r *Reader) offsetAt(ctx context.Context, q Queue, ms int64) (int64, error) {
-	return r.askOffset(ctx, "asking for the offset of a time", q, &invoke.Request{
-		Code: remoting.SearchOffsetByTimestamp,
-		Header: &protocol.SearchOffsetRequest{
-			Topic: r.client.onWire(q.Topic), QueueID: int32(q.ID), Timestamp: ms,
-		},
-	})
-}
-
-// stored asks for the position of the group; ok is false when there is none.
-func (r *Reader) stored(ctx context.Context, q Queue) (offset int64, ok bool, err error) {
-	zero := false
-	offset, err = r.askOffset(ctx, "asking for the stored position", q, &invoke.Request{
-		Code: remoting.QueryConsumerOffset, Header: &protocol.QueryConsumerOffsetRequest{
-			Group: r.client.onWire(r.group), Topic: r.client.onWire(q.Topic), QueueID: int32(q.ID), SetZeroIfNotFound: &zero,
-		},
-	})
-	var be *BrokerError
-	if errors.As(err, &be) && remoting.ResponseCode(be.Code) == remoting.QueryNotFound {
-		return 0, false, nil
-	}
-	return offset, err == nil, err
-}
-
-func (r *Reader) askOffset(
-	ctx context.Context, op string, q Queue, req *invoke.Request,
-) (offset int64, err error) {
-	var o protocol.OffsetResponse
-	err = r.ask(ctx, op, q, req, o.Decode)
-	return o.Offset, err
-}
-
 // origin works out where a queue begins: the stored position, else the start option.
 func (r *Reader) origin(ctx context.Context, f *fetcher) (int64, error) {
 	if r.group != "" {
-		offset, ok, err := r.stored(ctx, f.queue)
+		var at int64
+		var ok bool
+		var err error
+		if r.local != nil {
+			at, ok, err = r.local.Load(ctx, r.group, f.queue)
+		} else {
+			at, ok, err = r.stored(ctx, f.queue, false)
+		}
 		if err != nil || ok {
-			return offset, err
+			return at, err
 		}
 	}
-	switch f.start {
-	case Latest:
-		return r.bound(ctx, f.queue, true)
-	case Earliest:
-		return r.bound(ctx, f.queue, false)
-	default:
-		return r.offsetAt(ctx, f.queue, int64(f.start))
-	}
+	return r.start(ctx, f.queue, f.start)
 }

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,64 +18,77 @@ import (
 	"github.com/skylarkmq/skylark/net/remoting"
 )
 
-// commitEvery is how often positions of what is done are stored.
-const commitEvery = 5 * time.Second
-
 // Reader hands out messages at the caller's pace. It reads the queues given to Assign, or with
-// WithSubscription all queues of the subscribed topics, including those that appear later; it does
-// not share them with other readers of the group. It is safe for concurrent use, though messages of
-// one queue keep their order only for one caller.
+// WithSubscription the queues of the subscribed topics: a share of them when it has a group, which
+// it divides with the other members of the group, Java's included; all of them without a group or
+// with WithBroadcast. It is safe for concurrent use, though messages of one queue keep their order
+// only for one caller.
 //
 // A message is done when the next Poll or iteration asks for more. Positions of what is done are
-// stored for the group every 5 s and by Close; a reader without a group stores none.
+// stored for the group every 5 s, before a queue goes to another member, and by Close; a reader
+// without a group stores none.
 //
 // Goroutines: one for each queue that fetches, one that stores positions, and with subscriptions
-// one that looks for queues. Close ends them.
+// one that divides queues. Close ends them.
 type Reader struct {
-	client *Client
-	group  string // empty: none
-	cfg    readerConfig
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup
+	desk  // client and group; constant
+	cfg   consumerConfig
+	local OffsetStore // broadcasting; nil: positions are stored at brokers
+
+	balancer *balancer // nil without subscriptions
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	wg       sync.WaitGroup
 
 	// Guards what follows, and the fields of each fetcher that say so. Never held across I/O.
 	mu        sync.Mutex
 	closed    bool
-	assigned  bool // Assign was called
 	queues    map[Queue]*fetcher
 	ready     []*fetcher      // with messages, in turn
 	arrived   chan struct{}   // closed and replaced when messages or errors come
 	errs      []error         // for Poll
-	positions map[Queue]int64 // of queues that went away
+	positions map[Queue]int64 // of assigned queues that went away
+	paused    map[Queue]bool
+	allStop   bool // Pause without a queue
 	closing   sync.Once
 	done      chan struct{}
 	failure   error
 }
 
 // NewReader makes a reader. Without subscriptions it waits for Assign. An empty group is allowed:
-// it stores no positions and shows in no broker's list of groups.
+// it stores no positions and shows in no broker's list of groups. A Client can have one consumer or
+// subscribed reader of a group at a time.
 func (c *Client) NewReader(group string, opts ...ConsumerOption) (*Reader, error) {
-	cfg := readerConfig{prefetch: 1000, prefetchBytes: 100 << 20, start: Latest}
+	cfg := defaultConsumerConfig()
 	for _, o := range opts {
 		o(&cfg)
 	}
 	err := cfg.check()
 	if group != "" {
-		if verr := protocol.ValidGroup([]byte(group)); verr != nil {
-			err = errors.Join(fmt.Errorf("group %q: %w", group, verr), err)
-		} else if group == protocol.DefaultConsumerGroup {
-			err = errors.Join(fmt.Errorf("group %s is refused: choose a name of your own", group), err)
-		}
+		err = errors.Join(checkGroup(group), err)
+	}
+	if len(cfg.consumerOnly) > 0 {
+		err = errors.Join(err, fmt.Errorf("a reader has no handlers: leave %s out",
+			strings.Join(cfg.consumerOnly, ", ")))
+	}
+	if cfg.broadcast && group == "" {
+		err = errors.Join(err, errors.New("broadcasting needs a group, positions are kept by it"))
+	}
+	if cfg.broadcast && cfg.store == nil && err == nil {
+		cfg.store, err = localOffsets(cfg.broadcastName)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("client: options of reader: %w", err)
 	}
 	r := &Reader{
-		client: c, group: group, cfg: cfg, queues: map[Queue]*fetcher{},
-		arrived: make(chan struct{}), positions: map[Queue]int64{}, done: make(chan struct{}),
+		desk: desk{c, group}, cfg: cfg, local: cfg.store, queues: map[Queue]*fetcher{},
+		arrived: make(chan struct{}), positions: map[Queue]int64{}, paused: map[Queue]bool{},
+		done: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	if len(cfg.subscriptions) > 0 {
+		r.balancer = newBalancer(r.desk, r, &r.cfg)
+	}
 	if err := c.join(r); err != nil {
 		return nil, err
 	}
@@ -81,10 +96,113 @@ func (c *Client) NewReader(group string, opts ...ConsumerOption) (*Reader, error
 		r.wg.Go(r.commitLoop)
 		c.wakeHeartbeats()
 	}
-	for _, s := range cfg.subscriptions {
-		r.wg.Go(func() { r.watch(s) })
+	if r.balancer != nil {
+		r.wg.Go(func() { r.balancer.run(r.ctx) })
 	}
 	return r, nil
+}
+
+// consumesAs is the group whose queues a reader shares; empty when it shares none.
+func (r *Reader) consumesAs() string {
+	if r.balancer == nil {
+		return ""
+	}
+	return r.group
+}
+
+func (r *Reader) balance() *balancer { return r.balancer }
+
+// brokerAsks implements asked: changed members (40) are all that concerns a reader.
+func (r *Reader) brokerAsks(_ string, cmd *remoting.Command) (*invoke.Response, bool) {
+	if cmd.Request() != remoting.NotifyConsumerIDsChanged || r.balancer == nil || r.group == "" {
+		return nil, false
+	}
+	return nil, wokenBy(cmd, r.client.onWire(r.group), r.balancer)
+}
+
+// topics implements sharer.
+func (r *Reader) topics() []string {
+	var list []string
+	for _, s := range r.cfg.subscriptions {
+		list = append(list, s.topic)
+	}
+	return list
+}
+
+// adopt implements sharer: positions of queues that go are stored before others may have them.
+func (r *Reader) adopt(ctx context.Context, a *assignment) (balanced bool) {
+	mine := map[Queue]bool{}
+	for _, qs := range a.mine {
+		for _, q := range qs {
+			mine[q] = true
+		}
+	}
+	var gone, got []Queue
+	at := map[Queue]int64{}
+	r.mu.Lock()
+	for q, f := range r.queues {
+		if _, asked := a.mine[q.Topic]; asked && !mine[q] {
+			gone = append(gone, q)
+			if f.doneAt >= 0 && f.doneAt != f.committed {
+				at[q] = f.doneAt
+			}
+			r.dropLocked(f)
+		}
+	}
+	for q := range mine {
+		if r.queues[q] == nil {
+			got = append(got, q)
+		}
+	}
+	r.mu.Unlock()
+	sortQueues(gone)
+	sortQueues(got)
+	r.callBack(ctx, r.cfg.onRevoked, gone)
+	balanced = true
+	if err := r.storeAll(ctx, at); err != nil && ctx.Err() == nil {
+		balanced = false
+		r.client.cfg.logger.Warn("storing positions", "group", r.group, "err", err)
+	}
+	r.callBack(ctx, r.cfg.onAssigned, got)
+	r.mu.Lock()
+	for _, q := range got {
+		start := r.cfg.start
+		if !a.old[q] {
+			start = Earliest // what appears while the reader runs is new
+		}
+		delete(r.positions, q) // others may have had it since
+		r.addLocked(q, r.subscriptionTo(q.Topic), start)
+	}
+	r.mu.Unlock()
+	if len(got)+len(gone) > 0 {
+		r.client.cfg.hooks.onRebalance(r.group, got, gone)
+	}
+	return balanced
+}
+
+func (r *Reader) subscriptionTo(topic string) protocol.SubscriptionData {
+	for _, s := range r.cfg.subscriptions {
+		if s.topic == topic {
+			return s.data
+		}
+	}
+	return protocol.SubscriptionData{SubString: protocol.SubscribeAll}
+}
+
+// callBack calls one of the user's rebalance functions, without a lock.
+func (r *Reader) callBack(
+	ctx context.Context, f func(ctx context.Context, queues []Queue), queues []Queue,
+) {
+	if f == nil || len(queues) == 0 {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			r.client.cfg.logger.Error("panic in a rebalance function", "group", r.group, "err", v,
+				"stack", string(debug.Stack()))
+		}
+	}()
+	f(ctx, slices.Clone(queues))
 }
 
 // pullGroup is the group that pulls name. Readers without one use that of RocketMQ's tools, which
@@ -104,6 +222,9 @@ func (r *Reader) beatInto(h *protocol.HeartbeatData) {
 		GroupName: r.client.onWire(r.group), ConsumeType: protocol.ConsumeActively,
 		MessageModel: protocol.Clustering, ConsumeFromWhere: r.cfg.start.where(),
 		SubscriptionDataSet: []protocol.SubscriptionData{},
+	}
+	if r.cfg.broadcast {
+		d.MessageModel = protocol.Broadcasting
 	}
 	for _, s := range r.cfg.subscriptions {
 		data := s.data
@@ -129,14 +250,13 @@ func (r *Reader) Assign(qs ...Queue) error {
 	if r.closed {
 		return errReaderClosed()
 	}
-	r.assigned = true
 	for q, f := range r.queues {
 		if !slices.Contains(qs, q) {
 			r.dropLocked(f)
 		}
 	}
 	for _, q := range qs {
-		r.addLocked(q, protocol.SubscriptionData{SubString: "*"}, r.cfg.start)
+		r.addLocked(q, protocol.SubscriptionData{SubString: protocol.SubscribeAll}, r.cfg.start)
 	}
 	return nil
 }
@@ -279,7 +399,7 @@ func (r *Reader) putBack(m *Received) {
 	f.handed = m.Offset
 	f.buffer = append([]*Received{m}, f.buffer...)
 	f.bytes += len(m.Body)
-	if !slices.Contains(r.ready, f) {
+	if !slices.Contains(r.ready, f) && !r.pausedLocked(f.queue) {
 		r.ready = append([]*fetcher{f}, r.ready...)
 	}
 }
@@ -309,75 +429,52 @@ func (r *Reader) Commit(ctx context.Context, ms ...*Received) error {
 		}
 	}
 	r.mu.Unlock()
-	var errs []error
-	for q, offset := range at {
-		if err := r.store(ctx, q, offset); err != nil {
-			errs = append(errs, err)
-			continue
-		}
+	return r.storeAll(ctx, at)
+}
+
+// storeAll stores positions, in the local store when broadcasting.
+func (r *Reader) storeAll(ctx context.Context, at map[Queue]int64) error {
+	if len(at) == 0 {
+		return nil
+	}
+	stored := func(q Queue, offset int64) {
 		r.mu.Lock()
+		defer r.mu.Unlock()
 		if f := r.queues[q]; f != nil {
 			f.committed = offset
 		}
-		r.mu.Unlock()
 	}
-	return errors.Join(errs...)
-}
-
-func (r *Reader) store(ctx context.Context, q Queue, offset int64) error {
-	return r.ask(ctx, "commit", q, &invoke.Request{
-		Code: remoting.UpdateConsumerOffset, Header: &protocol.UpdateConsumerOffsetRequest{
-			Group: r.client.onWire(r.group), Topic: r.client.onWire(q.Topic),
-			QueueID: int32(q.ID), HasQueueID: true,
-			CommitOffset: offset, HasOffset: true,
-		},
-	}, nil)
-}
-
-// ask calls the master of a queue's broker; decode may be nil.
-func (r *Reader) ask(
-	ctx context.Context, op string, q Queue, req *invoke.Request,
-	decode func(*remoting.Command) error,
-) error {
-	ctx, cancel := r.client.bounded(ctx)
-	defer cancel()
-	addr, err := r.address(ctx, q, 0)
-	if err != nil {
-		return fmt.Errorf("client: %s of queue %s: %w", op, q, err)
-	}
-	res, err := r.client.call(ctx, op, q.Broker, addr, req)
-	var lost *invoke.Error
-	if errors.As(err, &lost) && ctx.Err() == nil {
-		// The connection broke. What is asked here may be asked twice.
-		res, err = r.client.call(ctx, op, q.Broker, addr, req)
-	}
-	if err == nil && decode != nil {
-		err = decode(res.Command)
-	}
-	if err != nil {
-		return fmt.Errorf("client: %s of queue %s: %w", op, q, err)
-	}
-	return nil
-}
-
-func (r *Reader) address(ctx context.Context, q Queue, id int64) (string, error) {
-	rt := r.client.routes.cached(q.Topic)
-	if rt == nil || rt.template {
-		var err error
-		if rt, err = r.client.routes.fetch(ctx, q.Topic); err != nil {
-			return "", err
+	if r.local != nil {
+		if err := r.local.Save(ctx, r.group, at); err != nil {
+			return fmt.Errorf("client: reader %s: storing positions: %w", r.group, err)
 		}
+		for q, offset := range at {
+			stored(q, offset)
+		}
+		return nil
 	}
-	addr := rt.reader(q.Broker, id)
-	if addr == "" {
-		return "", fmt.Errorf("broker %s serves topic %s no more: %w", q.Broker, q.Topic, ErrNoRoute)
+	queues := make([]Queue, 0, len(at))
+	for q := range at {
+		queues = append(queues, q)
 	}
-	return addr, nil
+	sortQueues(queues)
+	var mu sync.Mutex
+	var errs []error
+	atOnce(queues, func(q Queue) {
+		if err := r.store(ctx, q, at[q]); err != nil {
+			mu.Lock()
+			errs = append(errs, err)
+			mu.Unlock()
+			return
+		}
+		stored(q, at[q])
+	})
+	return errors.Join(errs...)
 }
 
 func (r *Reader) commitLoop() {
 	for {
-		t := time.NewTimer(jitter(commitEvery))
+		t := time.NewTimer(jitter(r.cfg.commitEvery))
 		select {
 		case <-t.C:
 		case <-r.ctx.Done():
@@ -396,6 +493,7 @@ func (r *Reader) commitLoop() {
 // again and concurrently; all calls return the same error.
 func (r *Reader) Close(ctx context.Context) error {
 	r.closing.Do(func() {
+		r.callBack(context.WithoutCancel(ctx), r.cfg.onRevoked, r.shared())
 		if r.group != "" {
 			r.failure = r.Commit(ctx)
 		}
@@ -416,4 +514,62 @@ func (r *Reader) Close(ctx context.Context) error {
 	})
 	<-r.done
 	return r.failure
+}
+
+// shared are the queues that were assigned by the group.
+func (r *Reader) shared() []Queue {
+	if r.balancer == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var queues []Queue
+	for q := range r.queues {
+		queues = append(queues, q)
+	}
+	sortQueues(queues)
+	return queues
+}
+
+// Pause stops fetching and handing out messages of queues, of all when there is none. It holds also
+// for queues that are not assigned yet.
+func (r *Reader) Pause(queues ...Queue) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(queues) == 0 {
+		r.allStop = true
+	}
+	for _, q := range queues {
+		r.paused[q] = true
+	}
+	r.ready = slices.DeleteFunc(r.ready, func(f *fetcher) bool { return r.pausedLocked(f.queue) })
+}
+
+// Resume undoes Pause: for queues, or for everything when there is none.
+func (r *Reader) Resume(queues ...Queue) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(queues) == 0 {
+		r.allStop = false
+		clear(r.paused)
+	}
+	for _, q := range queues {
+		delete(r.paused, q)
+	}
+	for q, f := range r.queues {
+		if !r.pausedLocked(q) {
+			r.listLocked(f)
+			f.signal()
+		}
+	}
+	r.wakeLocked()
+}
+
+func (r *Reader) pausedLocked(q Queue) bool { return r.allStop || r.paused[q] }
+
+// listLocked puts a queue with messages in line.
+func (r *Reader) listLocked(f *fetcher) {
+	if len(f.buffer) > 0 && !r.pausedLocked(f.queue) && !slices.Contains(r.ready, f) {
+		r.ready = append(r.ready, f)
+	}
 }

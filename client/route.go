@@ -196,9 +196,10 @@ func (t *routeTable) run(topic string, f *routeFetch) {
 	t.mu.Lock()
 	e := t.entryLocked(topic)
 	e.running = nil
-	fresh := false
+	fresh, moved := false, false
 	switch {
 	case f.err == nil:
+		moved = e.route != nil && !slices.Equal(e.route.readable, f.route.readable)
 		fresh = e.route == nil || e.route.template
 		e.route, e.absent = f.route, time.Time{}
 	case errors.Is(f.err, ErrNoRoute):
@@ -211,6 +212,9 @@ func (t *routeTable) run(topic string, f *routeFetch) {
 	close(f.done)
 	if fresh {
 		t.client.wakeHeartbeats() // there may be brokers that do not know us
+	}
+	if fresh || moved {
+		t.client.routeChanged(topic)
 	}
 }
 

@@ -33,6 +33,7 @@ type Broker struct {
 	spoil    func(n int, rec []byte) [][]byte
 	stored   int
 	topics   map[string]bool
+	groups   *groups
 }
 
 type queueKey struct {
@@ -117,9 +118,7 @@ func newBroker(t testing.TB, name string) *Broker {
 		Server: NewServer(t), Name: name, queues: map[queueKey][][]byte{},
 		arrived: make(chan struct{}), offsets: map[string]int64{}, topics: map[string]bool{},
 	}
-	ok := func(*Request) *Reply { return &Reply{} }
-	b.Handle(remoting.HeartBeat, ok)
-	b.Handle(remoting.UnregisterClient, ok)
+	b.groups = newGroups(b)
 	b.Handle(remoting.SendMessageV2, b.send)
 	b.Handle(remoting.SendBatchMessage, b.send)
 	b.Handle(remoting.PullMessage, b.pull)
@@ -196,8 +195,16 @@ func (b *Broker) putLocked(key queueKey, sysFlag int32, bornMS int64, body, prop
 	}
 	d := record.Draft{
 		Topic: []byte(key.topic), QueueID: key.queue, SysFlag: sysFlag, BornMS: bornMS,
-		BornHost: host, StoreHost: host, Body: body, Properties: props,
+		BornHost: host, Body: body, Properties: props,
 	}
+	return b.storeLocked(key, d)
+}
+
+// storeLocked stores a record and returns its offset id.
+func (b *Broker) storeLocked(key queueKey, d record.Draft) string {
+	host := netip.MustParseAddrPort(b.Addr)
+	now := time.Now().UnixMilli()
+	d.StoreHost = host
 	rec := make([]byte, d.Size())
 	at := record.PhysicalOffset(b.size)
 	d.Encode(rec, record.Place{
@@ -213,6 +220,18 @@ func (b *Broker) putLocked(key queueKey, sysFlag int32, bornMS int64, body, prop
 	close(b.arrived)
 	b.arrived = make(chan struct{})
 	return string(record.AppendOffsetID(nil, host, at))
+}
+
+// atLocked finds the record that lies at a place in the log.
+func (b *Broker) atLocked(at int64) []byte {
+	for _, list := range b.queues {
+		for _, rec := range list {
+			if v, err := record.Parse(rec); err == nil && int64(v.PhysicalOffset()) == at {
+				return rec
+			}
+		}
+	}
+	return nil
 }
 
 func (b *Broker) pull(r *Request) *Reply {

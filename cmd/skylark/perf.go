@@ -26,8 +26,7 @@ func (a *app) perfCommand() *cobra.Command {
 		Args: a.noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.perfProduceCommand(), a.perfConsumeCommand(), a.perfCompareCommand(),
-		a.perfNullServerCommand())
+	cmd.AddCommand(a.perfProduceCommand(), a.perfConsumeCommand(), a.perfCompareCommand())
 	return cmd
 }
 

@@ -7,8 +7,8 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -27,9 +27,6 @@ func RunProduce(ctx context.Context, cfg Produce, out Output) (*measure.Result, 
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	if cfg.Duration == 0 && cfg.Count == 0 {
-		cfg.Duration = Duration(length(cfg.Steps))
-	}
 	ctl := newControl(cfg.NameServers)
 	defer ctl.close()
 	var targets []target
@@ -46,12 +43,12 @@ func RunProduce(ctx context.Context, cfg Produce, out Output) (*measure.Result, 
 	if cfg.Tags > 0 && cfg.Batch == 1 {
 		p.tags = cfg.Tags
 	}
-	groups, err := p.connectAll(ctx, targets)
+	senders, err := p.connectAll(ctx, targets)
 	if err != nil {
 		return nil, err
 	}
 	printProduceHeader(&cfg, out)
-	r := p.run(ctx, groups, out)
+	r := p.run(ctx, senders, out)
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -72,7 +69,7 @@ func randomNumber() uint64 {
 }
 
 // connectAll makes the connections, spread over the brokers.
-func (p *producer) connectAll(ctx context.Context, targets []target) ([]*group, error) {
+func (p *producer) connectAll(ctx context.Context, targets []target) ([]*sender, error) {
 	byAddr := map[string][]target{}
 	var addrs []string
 	for _, t := range targets {
@@ -88,39 +85,18 @@ func (p *producer) connectAll(ctx context.Context, targets []target) ([]*group, 
 		return strings.ToUpper(hex.EncodeToString(prefix[:]))
 	}
 	p.body = (&frameMaker{cfg: p.cfg, prefix: text()}).payload()
-	senders := make([]*sender, p.cfg.Connections)
-	for i := range senders {
-		senders[i] = newSender(p, i, byAddr[addrs[i%len(addrs)]], text())
-	}
-	return p.groups(ctx, senders)
-}
-
-// groups deals the connections to the run's goroutines and makes them.
-func (p *producer) groups(ctx context.Context, senders []*sender) ([]*group, error) {
-	n := min(p.cfg.loops(), len(senders))
-	deal := make([][]*sender, n)
-	for i, s := range senders {
-		deal[i%n] = append(deal[i%n], s)
-	}
-	var groups []*group
-	for _, list := range deal {
-		g, err := newGroup(p, list)
-		if err == nil {
-			groups = append(groups, g)
-			err = g.connect(ctx)
-		}
-		if err != nil {
-			closeGroups(groups)
+	var senders []*sender
+	for i := range p.cfg.Connections {
+		s := newSender(p, i, byAddr[addrs[i%len(addrs)]], text())
+		if err := s.connect(ctx); err != nil {
+			for _, made := range senders {
+				_ = made.conn.Close()
+			}
 			return nil, err
 		}
+		senders = append(senders, s)
 	}
-	return groups, nil
-}
-
-func closeGroups(groups []*group) {
-	for _, g := range groups {
-		g.close()
-	}
+	return senders, nil
 }
 
 type produced struct {
@@ -130,26 +106,26 @@ type produced struct {
 }
 
 // run sends over all connections and measures.
-func (p *producer) run(ctx context.Context, groups []*group, out Output) produced {
-	defer closeGroups(groups)
+func (p *producer) run(ctx context.Context, senders []*sender, out Output) produced {
+	if p.cfg.Rate > 0 {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(paceProcessors(len(senders))))
+	}
 	d := &run{
 		clock: p.clock, gate: &p.gate, window: &p.window,
 		warmup: time.Duration(p.cfg.Warmup), duration: time.Duration(p.cfg.Duration),
 		brokerPID: p.cfg.BrokerPID, out: out, command: "produce", wanted: p.cfg.Count,
-		rate: p.cfg.rateAsked(), backlog: func() (n int64) {
-			for _, g := range groups {
-				n += g.backlog.Load()
-			}
-			return n * int64(p.cfg.Batch)
-		},
+		rate: p.cfg.Rate, backlog: func() int64 { return backlog(senders) * int64(p.cfg.Batch) },
 		line: func(r measure.Rates, now time.Time) string {
 			return r.ProduceLine(now, p.cfg.Batch)
 		},
 	}
-	for _, g := range groups {
-		d.recorders = append(d.recorders, g.rec)
+	for _, s := range senders {
+		d.recorders = append(d.recorders, s.rec)
 	}
 	if err := d.begin(); err != nil {
+		for _, s := range senders {
+			_ = s.conn.Close()
+		}
 		return produced{err: err}
 	}
 	// The loops outlive ctx for the time of an answer: what is in flight is waited for.
@@ -158,13 +134,10 @@ func (p *producer) run(ctx context.Context, groups []*group, out Output) produce
 	begin := p.clock.Now()
 	var wg sync.WaitGroup
 	finished := make(chan struct{})
-	failed := make([]error, len(groups))
-	for i, g := range groups {
-		for _, s := range g.senders {
-			s.sched = newSchedule(begin, p.cfg.requestSteps(), s.index, p.cfg.Connections,
-				time.Duration(p.cfg.Burst))
-		}
-		wg.Go(func() { failed[i] = g.loop(loops) })
+	for _, s := range senders {
+		s.sched = newSchedule(begin, p.cfg.Rate/float64(p.cfg.Batch), s.index, len(senders),
+			time.Duration(p.cfg.Burst))
+		wg.Go(func() { s.loop(loops) })
 	}
 	go func() {
 		wg.Wait()
@@ -174,15 +147,27 @@ func (p *producer) run(ctx context.Context, groups []*group, out Output) produce
 	p.stop.Store(true)
 	cancel()
 	<-finished
-	err = errors.Join(err, errors.Join(failed...))
 	from := "sent"
-	if p.cfg.paced() {
+	if p.cfg.Rate > 0 {
 		from = "due"
 	}
 	res := d.result(from, p.cfg)
 	res.Sent = p.sent.Load()
 	return produced{driver: d, res: res, err: err}
 }
+
+// backlog counts requests without an answer.
+func backlog(senders []*sender) (n int64) {
+	for _, s := range senders {
+		n += s.inFlight.Load()
+	}
+	return n
+}
+
+// paceProcessors is the GOMAXPROCS of a run at a fixed rate: a writer that sleeps in the kernel
+// holds its processor until the scheduler's monitor takes it away, so readers need others.
+// More than that costs CPU: idle processors look for work.
+func paceProcessors(connections int) int { return max(connections+1, runtime.NumCPU()) }
 
 func (p *producer) judge(res *measure.Result) {
 	if res.Problem != "" {

@@ -4,16 +4,18 @@ package workload
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/skylarkmq/skylark/perf/measure"
 )
 
-// stream numbers what one life of a connection sends to one queue.
+// stream numbers what one life of a connection sends to one queue. next belongs to the goroutine
+// that writes; the rest to the one that reads answers, except floor, which both see.
 type stream struct {
 	number uint32
 	target target
 	next   uint64
-	floor  uint64 // every number below was answered
+	floor  atomic.Uint64 // every number below was answered
 
 	answered map[uint64]uint64 // count by first number, of answers above floor
 	missing  []measure.Range   // refused, or without an answer when the connection died
@@ -21,7 +23,7 @@ type stream struct {
 
 // done marks numbers as answered and moves the floor.
 func (s *stream) done(first, count uint64) {
-	floor := s.floor
+	floor := s.floor.Load()
 	if first != floor {
 		s.answered[first] = count
 		return
@@ -35,7 +37,7 @@ func (s *stream) done(first, count uint64) {
 		delete(s.answered, floor)
 		floor += n
 	}
-	s.floor = floor
+	s.floor.Store(floor)
 }
 
 func (s *stream) miss(first, count uint64) {
