@@ -71,11 +71,12 @@ var imports = map[string][]string{
 		"client", "engine", "engine/settings", "nameserver", "net/invoke", "net/protocol", "net/remoting",
 	},
 
-	"perf/measure":  nil,
-	"perf/live":     {"perf/measure"},
-	"perf/report":   {"perf/measure"},
-	"perf/workload": {"client", "perf/measure", "net/invoke", "net/protocol", "net/remoting", "storage/record"},
-	"perf/peer":     {"engine/interop/..."}, // shares the download of Apache RocketMQ
+	"perf/measure":    nil,
+	"perf/live":       {"perf/measure"},
+	"perf/report":     {"perf/measure"},
+	"perf/faultproxy": {"net/protocol", "net/remoting"}, // for tests of verification
+	"perf/workload":   {"client", "perf/measure", "net/invoke", "net/protocol", "net/remoting", "storage/record"},
+	"perf/peer":       {"engine/interop/..."}, // shares the download of Apache RocketMQ
 
 	"engine/interop":        nil, // its tests are checked with the other tests: they import what they test
 	"engine/interop/apache": nil,

@@ -26,7 +26,8 @@ func (a *app) perfCommand() *cobra.Command {
 		Args: a.noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.perfProduceCommand(), a.perfConsumeCommand(), a.perfCompareCommand())
+	cmd.AddCommand(a.perfProduceCommand(), a.perfConsumeCommand(), a.perfCompareCommand(),
+		a.perfNullServerCommand())
 	return cmd
 }
 

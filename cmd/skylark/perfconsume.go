@@ -14,6 +14,7 @@ func (a *app) perfConsumeCommand() *cobra.Command {
 	var f perfFlags
 	set := workload.DefaultConsume()
 	from := string(set.From)
+	lateMS := 0
 	suspendMS := int(time.Duration(set.Suspend).Milliseconds())
 	cmd := &cobra.Command{
 		Use:   "consume",
@@ -49,6 +50,8 @@ func (a *app) perfConsumeCommand() *cobra.Command {
 	fl.BoolVar(&set.UntilEnd, "until-end", set.UntilEnd, "stop when every queue was read to its end")
 	fl.BoolVar(&set.Verify, "verify", set.Verify,
 		"check numbered messages for loss, duplicates, order and content")
+	fl.IntVar(&lateMS, "late-ms", 0, "with --verify: a message that took longer, from its producer to "+
+		"here or for an old one into the store, is late; 0: none is")
 	fl.BoolVar(&set.AllowSwaps, "allow-swaps", set.AllowSwaps,
 		"with --verify: accept another order among messages that were in flight together, as brokers "+
 			"with several send threads store them")
@@ -63,7 +66,7 @@ func (a *app) perfConsumeCommand() *cobra.Command {
 			return err
 		}
 		set.NameServers = f.servers()
-		set.Suspend = millis(suspendMS)
+		set.Suspend, set.Late = millis(suspendMS), millis(lateMS)
 		set.From = workload.Start(from)
 		set.Warmup, set.Duration = workload.Duration(f.warmup), workload.Duration(f.duration)
 		if set.Binary, err = f.binary(); err != nil {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,7 @@ import (
 func (a *app) perfProduceCommand() *cobra.Command {
 	var f perfFlags
 	set := workload.DefaultProduce()
-	threads, timeoutMS, burstUS := 0, 3000, 0
+	threads, timeoutMS, burstUS, rate := 0, 3000, 0, "0"
 	cmd := &cobra.Command{
 		Use:   "produce",
 		Short: "Send messages and measure",
@@ -39,8 +40,8 @@ func (a *app) perfProduceCommand() *cobra.Command {
 		"requests without an answer on each connection, 1 to 8192")
 	fl.IntVarP(&threads, "threads", "w", 0,
 		"requests without an answer over all connections, instead of --in-flight")
-	fl.Float64Var(&set.Rate, "rate", set.Rate,
-		"messages a second over all connections; 0: closed loop")
+	fl.StringVar(&rate, "rate", rate,
+		"messages a second over all connections, or steps as 1000:10s,5000:10s; 0: closed loop")
 	fl.IntVar(&burstUS, "burst-us", 0,
 		"with --rate: messages of a connection come due together, once in so many microseconds; "+
 			"0: each by itself")
@@ -52,6 +53,10 @@ func (a *app) perfProduceCommand() *cobra.Command {
 	fl.Int64VarP(&set.Count, "count", "q", set.Count, "messages in all, warm-up included; 0: no limit")
 	fl.IntVar(&timeoutMS, "timeout-ms", timeoutMS,
 		"time for an answer; then the connection is made anew")
+	fl.IntVar(&set.Loops, "loops", set.Loops,
+		"goroutines that drive the connections, 1 to 1024; 0: one for every four processors")
+	fl.StringVar(&set.Driver, "driver", set.Driver,
+		"how they wait for sockets: epoll (Linux) or net; the best without it")
 	fl.BoolVar(&set.Verify, "verify", set.Verify, "number each message, for 'perf consume --verify'")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out, err := a.output(&f)
@@ -62,6 +67,9 @@ func (a *app) perfProduceCommand() *cobra.Command {
 			return w.Produce
 		}); err != nil {
 			return err
+		}
+		if set.Rate, set.Steps, err = workload.ParseRate(rate); err != nil {
+			return misuse{fmt.Errorf("--rate: %w", err)}
 		}
 		set.NameServers = f.servers()
 		set.Timeout = millis(timeoutMS)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // rangesMax bounds the memory of one stream: a stream with more holes than this gives the oldest
@@ -32,6 +33,7 @@ type Faults struct {
 	Misplaced  int64 `json:"misplaced"`   // in another queue than the rest of their stream
 	Changed    int64 `json:"changed"`     // bytes differ from what was sent
 	OffsetGaps int64 `json:"offset_gaps"` // queue offsets that are not the previous plus one
+	Late       int64 `json:"late"`        // older than the bound, see Checker.Age; 0 without a bound
 	Unended    int64 `json:"unended"`     // streams whose closing message was not seen
 	Unacked    int64 `json:"unacked"`     // sent without an answer; absent or not, no fault
 	// Examples holds the first few faults in words.
@@ -50,6 +52,7 @@ type Checker struct {
 	stamp   Stamp // scratch
 	// fromFirst: numbers before the first one seen count as lost.
 	fromFirst bool
+	late      time.Duration // 0: nothing is late
 }
 
 type streamKey struct {
@@ -76,6 +79,18 @@ type stream struct {
 func NewChecker(fromFirst bool) *Checker {
 	return &Checker{
 		streams: map[streamKey]*stream{}, queues: map[Place]*queueState{}, fromFirst: fromFirst,
+	}
+}
+
+// LateAfter sets the age beyond which a message is late; 0: none is.
+func (c *Checker) LateAfter(bound time.Duration) { c.late = bound }
+
+// Age judges how long a message took from its producer to where its way ended: to here when it was
+// waited for, or into the store when it was read from a backlog.
+func (c *Checker) Age(at Place, offset int64, age time.Duration) {
+	if c.late > 0 && age > c.late {
+		c.faults.Late++
+		c.example("queue %s: the message at offset %d took %v, over %v", at, offset, age, c.late)
 	}
 }
 
@@ -140,6 +155,7 @@ func (c *Checker) Merge(other *Checker) {
 	c.faults.Misplaced += o.Misplaced
 	c.faults.Changed += o.Changed
 	c.faults.OffsetGaps += o.OffsetGaps
+	c.faults.Late += o.Late
 	for _, e := range o.Examples {
 		c.example("%s", e)
 	}
@@ -168,7 +184,7 @@ func (c *Checker) Faults() Faults {
 // Any reports whether something is wrong. A swap on one connection counts unless allowSwaps; a
 // stream without its end counts when the consumer read everything (drained).
 func (f Faults) Any(allowSwaps, drained bool) bool {
-	if f.Lost+f.Duplicates+f.Disordered+f.Misplaced+f.Changed+f.OffsetGaps > 0 {
+	if f.Lost+f.Duplicates+f.Disordered+f.Misplaced+f.Changed+f.OffsetGaps+f.Late > 0 {
 		return true
 	}
 	return !allowSwaps && f.Swapped > 0 || drained && f.Unended > 0

@@ -176,9 +176,9 @@ func (r *Result) WriteText(w io.Writer) {
 func (r *Result) writeVerdict(p func(string, ...any)) {
 	if f := r.Verify; f != nil {
 		p("verify      %d numbered messages of %d streams: lost %d, duplicates %d, disordered %d, "+
-			"swapped %d, misplaced %d, changed %d, offset gaps %d, streams without end %d",
+			"swapped %d, misplaced %d, changed %d, offset gaps %d, late %d, streams without end %d",
 			f.Messages, f.Streams, f.Lost, f.Duplicates, f.Disordered, f.Swapped, f.Misplaced,
-			f.Changed, f.OffsetGaps, f.Unended)
+			f.Changed, f.OffsetGaps, f.Late, f.Unended)
 		p("            %d sent and not acknowledged, %d bodies without a number", f.Unacked, f.Foreign)
 		for _, e := range f.Examples {
 			p("            %s", e)

@@ -90,8 +90,9 @@ func resultTables(r *measure.Result) []Table {
 	}
 	if f := r.Verify; f != nil {
 		row("verification", "%d messages of %d streams: lost %d, duplicates %d, disordered %d, swapped "+
-			"%d, misplaced %d, changed %d, offset gaps %d, streams without end %d", f.Messages, f.Streams,
-			f.Lost, f.Duplicates, f.Disordered, f.Swapped, f.Misplaced, f.Changed, f.OffsetGaps, f.Unended)
+			"%d, misplaced %d, changed %d, offset gaps %d, late %d, streams without end %d", f.Messages, f.Streams,
+			f.Lost, f.Duplicates, f.Disordered, f.Swapped, f.Misplaced, f.Changed, f.OffsetGaps, f.Late,
+			f.Unended)
 	}
 	return []Table{sum, latencyTable(r)}
 }

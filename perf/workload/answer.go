@@ -25,29 +25,35 @@ var (
 // escaped, and no answer to a send has a field of that name. ok is false when the frame is not of
 // the expected form; the caller then decodes it in full, which is also the oracle of its test.
 func scanAnswer(frame []byte) (a answer, ok bool) {
+	a, flags, ok := scanHead(frame)
+	return a, ok && (flags < 0 || flags&remoting.FlagResponse != 0)
+}
+
+// scanHead reads code and opaque of any frame. flags is -1 in the JSON form, where it is not read.
+func scanHead(frame []byte) (a answer, flags int, ok bool) {
 	const binaryHeadMin = 17
 	if len(frame) < 4 {
-		return a, false
+		return a, 0, false
 	}
 	mark := binary.BigEndian.Uint32(frame)
 	size := int(mark & 0xFFFFFF)
 	if size > len(frame)-4 {
-		return a, false
+		return a, 0, false
 	}
 	head := frame[4 : 4+size]
 	if remoting.SerializeType(mark>>24) == remoting.Binary {
 		if len(head) < binaryHeadMin {
-			return a, false
+			return a, 0, false
 		}
 		a.code = int32(int16(binary.BigEndian.Uint16(head)))
 		a.opaque = int32(binary.BigEndian.Uint32(head[5:]))
-		return a, head[12]&remoting.FlagResponse != 0
+		return a, int(head[12]), true
 	}
 	if a.code, ok = numberAfter(head, markCode); !ok {
-		return a, false
+		return a, 0, false
 	}
 	a.opaque, ok = numberAfter(head, markOpaque)
-	return a, ok
+	return a, -1, ok
 }
 
 // numberAfter reads the non-negative number behind the only mark in b.

@@ -217,3 +217,26 @@ func (d *dribble) Read(p []byte) (int, error) {
 	d.b = d.b[n:]
 	return n, nil
 }
+
+// TestAllocsSend: a request queued and its answer settled cost no allocation.
+func TestAllocsSend(t *testing.T) {
+	cfg := DefaultProduce()
+	p := &producer{cfg: &cfg, clock: measure.NewClock(), tags: 1}
+	p.body = (&frameMaker{cfg: &cfg, prefix: testPrefix}).payload()
+	p.gate.Set(measure.Measuring)
+	s := newSender(p, 0, []target{{topic: "load", broker: "b", queue: 7}}, testPrefix)
+	s.group = &group{run: p, rec: measure.NewRecorder(&p.gate)}
+	var answer []byte
+	got := testing.AllocsPerRun(1000, func() {
+		at := s.place & uint32(len(s.slots)-1)
+		s.queue(0, 0)
+		s.out = s.out[:0]
+		answer = appendSendAnswer(answer[:0], opaqueBase+int32(at))
+		if err := s.settleLocked(answer[4:], 1000, true); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got != 0 || s.group.rec.Totals().Messages != 1001 {
+		t.Errorf("allocations: %v, want 0; %d answered", got, s.group.rec.Totals().Messages)
+	}
+}

@@ -7,8 +7,8 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +27,9 @@ func RunProduce(ctx context.Context, cfg Produce, out Output) (*measure.Result, 
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	if cfg.Duration == 0 && cfg.Count == 0 {
+		cfg.Duration = Duration(length(cfg.Steps))
+	}
 	ctl := newControl(cfg.NameServers)
 	defer ctl.close()
 	var targets []target
@@ -43,12 +46,12 @@ func RunProduce(ctx context.Context, cfg Produce, out Output) (*measure.Result, 
 	if cfg.Tags > 0 && cfg.Batch == 1 {
 		p.tags = cfg.Tags
 	}
-	senders, err := p.connectAll(ctx, targets)
+	groups, err := p.connectAll(ctx, targets)
 	if err != nil {
 		return nil, err
 	}
 	printProduceHeader(&cfg, out)
-	r := p.run(ctx, senders, out)
+	r := p.run(ctx, groups, out)
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -69,7 +72,7 @@ func randomNumber() uint64 {
 }
 
 // connectAll makes the connections, spread over the brokers.
-func (p *producer) connectAll(ctx context.Context, targets []target) ([]*sender, error) {
+func (p *producer) connectAll(ctx context.Context, targets []target) ([]*group, error) {
 	byAddr := map[string][]target{}
 	var addrs []string
 	for _, t := range targets {
@@ -85,18 +88,39 @@ func (p *producer) connectAll(ctx context.Context, targets []target) ([]*sender,
 		return strings.ToUpper(hex.EncodeToString(prefix[:]))
 	}
 	p.body = (&frameMaker{cfg: p.cfg, prefix: text()}).payload()
-	var senders []*sender
-	for i := range p.cfg.Connections {
-		s := newSender(p, i, byAddr[addrs[i%len(addrs)]], text())
-		if err := s.connect(ctx); err != nil {
-			for _, made := range senders {
-				_ = made.conn.Close()
-			}
+	senders := make([]*sender, p.cfg.Connections)
+	for i := range senders {
+		senders[i] = newSender(p, i, byAddr[addrs[i%len(addrs)]], text())
+	}
+	return p.groups(ctx, senders)
+}
+
+// groups deals the connections to the run's goroutines and makes them.
+func (p *producer) groups(ctx context.Context, senders []*sender) ([]*group, error) {
+	n := min(p.cfg.loops(), len(senders))
+	deal := make([][]*sender, n)
+	for i, s := range senders {
+		deal[i%n] = append(deal[i%n], s)
+	}
+	var groups []*group
+	for _, list := range deal {
+		g, err := newGroup(p, list)
+		if err == nil {
+			groups = append(groups, g)
+			err = g.connect(ctx)
+		}
+		if err != nil {
+			closeGroups(groups)
 			return nil, err
 		}
-		senders = append(senders, s)
 	}
-	return senders, nil
+	return groups, nil
+}
+
+func closeGroups(groups []*group) {
+	for _, g := range groups {
+		g.close()
+	}
 }
 
 type produced struct {
@@ -106,26 +130,26 @@ type produced struct {
 }
 
 // run sends over all connections and measures.
-func (p *producer) run(ctx context.Context, senders []*sender, out Output) produced {
-	if p.cfg.Rate > 0 {
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(paceProcessors(len(senders))))
-	}
+func (p *producer) run(ctx context.Context, groups []*group, out Output) produced {
+	defer closeGroups(groups)
 	d := &run{
 		clock: p.clock, gate: &p.gate, window: &p.window,
 		warmup: time.Duration(p.cfg.Warmup), duration: time.Duration(p.cfg.Duration),
 		brokerPID: p.cfg.BrokerPID, out: out, command: "produce", wanted: p.cfg.Count,
-		rate: p.cfg.Rate, backlog: func() int64 { return backlog(senders) * int64(p.cfg.Batch) },
+		rate: p.cfg.rateAsked(), backlog: func() (n int64) {
+			for _, g := range groups {
+				n += g.backlog.Load()
+			}
+			return n * int64(p.cfg.Batch)
+		},
 		line: func(r measure.Rates, now time.Time) string {
 			return r.ProduceLine(now, p.cfg.Batch)
 		},
 	}
-	for _, s := range senders {
-		d.recorders = append(d.recorders, s.rec)
+	for _, g := range groups {
+		d.recorders = append(d.recorders, g.rec)
 	}
 	if err := d.begin(); err != nil {
-		for _, s := range senders {
-			_ = s.conn.Close()
-		}
 		return produced{err: err}
 	}
 	// The loops outlive ctx for the time of an answer: what is in flight is waited for.
@@ -134,10 +158,13 @@ func (p *producer) run(ctx context.Context, senders []*sender, out Output) produ
 	begin := p.clock.Now()
 	var wg sync.WaitGroup
 	finished := make(chan struct{})
-	for _, s := range senders {
-		s.sched = newSchedule(begin, p.cfg.Rate/float64(p.cfg.Batch), s.index, len(senders),
-			time.Duration(p.cfg.Burst))
-		wg.Go(func() { s.loop(loops) })
+	failed := make([]error, len(groups))
+	for i, g := range groups {
+		for _, s := range g.senders {
+			s.sched = newSchedule(begin, p.cfg.requestSteps(), s.index, p.cfg.Connections,
+				time.Duration(p.cfg.Burst))
+		}
+		wg.Go(func() { failed[i] = g.loop(loops) })
 	}
 	go func() {
 		wg.Wait()
@@ -147,27 +174,15 @@ func (p *producer) run(ctx context.Context, senders []*sender, out Output) produ
 	p.stop.Store(true)
 	cancel()
 	<-finished
+	err = errors.Join(err, errors.Join(failed...))
 	from := "sent"
-	if p.cfg.Rate > 0 {
+	if p.cfg.paced() {
 		from = "due"
 	}
 	res := d.result(from, p.cfg)
 	res.Sent = p.sent.Load()
 	return produced{driver: d, res: res, err: err}
 }
-
-// backlog counts requests without an answer.
-func backlog(senders []*sender) (n int64) {
-	for _, s := range senders {
-		n += s.inFlight.Load()
-	}
-	return n
-}
-
-// paceProcessors is the GOMAXPROCS of a run at a fixed rate: a writer that sleeps in the kernel
-// holds its processor until the scheduler's monitor takes it away, so readers need others.
-// More than that costs CPU: idle processors look for work.
-func paceProcessors(connections int) int { return max(connections+1, runtime.NumCPU()) }
 
 func (p *producer) judge(res *measure.Result) {
 	if res.Problem != "" {

@@ -83,6 +83,7 @@ func newPuller(c *consumer, addr, group string) *puller {
 	}
 	if c.cfg.Verify {
 		p.checker = measure.NewChecker(c.cfg.From == First)
+		p.checker.LateAfter(time.Duration(c.cfg.Late))
 	}
 	return p
 }
@@ -291,6 +292,15 @@ func (p *puller) answerLocked(q *pullQueue, now, wallMS int64, open bool) error 
 	return nil
 }
 
+// age is how long a message took to here, or into the store when it was born before this run.
+func (p *puller) age(v record.View, wallMS int64) time.Duration {
+	end := wallMS
+	if v.BornMS() < p.run.clock.Wall(0).UnixMilli() {
+		end = v.StoreMS()
+	}
+	return time.Duration(end-v.BornMS()) * time.Millisecond
+}
+
 // recordsLocked counts, and with a checker judges, the records of one answer where they lie.
 func (p *puller) recordsLocked(q *pullQueue, body []byte, wallMS int64, open bool) error {
 	for len(body) > 0 {
@@ -307,6 +317,7 @@ func (p *puller) recordsLocked(q *pullQueue, body []byte, wallMS int64, open boo
 		if p.checker != nil {
 			p.checker.Offset(q.place, int64(v.QueueOffset()))
 			p.checker.Body(q.place, v.Body(), v.CheckCRC())
+			p.checker.Age(q.place, int64(v.QueueOffset()), p.age(v, wallMS))
 		}
 		if open {
 			p.rec.ReceivedLocked(size, (wallMS-v.StoreMS())*1e6, (wallMS-v.BornMS())*1e6)

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -221,7 +223,7 @@ func TestConsumeReconnects(t *testing.T) {
 	go func() {
 		defer close(dropped)
 		for b.Count(remoting.PullMessage) < 100 && t.Context().Err() == nil {
-			pause(100 * time.Microsecond)
+			tick(100 * time.Microsecond)
 		}
 		b.Drop()
 	}()
@@ -251,7 +253,7 @@ func TestConsumeFromLastWithCount(t *testing.T) {
 		if t.Context().Err() != nil {
 			t.Fatal("the consumer never pulled")
 		}
-		pause(time.Millisecond)
+		tick(time.Millisecond)
 	}
 	produce(t, testProduce(cluster))
 	res := <-done
@@ -354,9 +356,9 @@ func TestSchedule(t *testing.T) {
 		total := 0
 		moments := map[int64]bool{}
 		for i := range 4 {
-			s := newSchedule(1000, 10_000, i, 4, burst)
+			s := newSchedule(1000, []Step{{Rate: 10_000}}, i, 4, burst)
 			for s.due() < 1000+int64(time.Second) {
-				if at := s.due() - 1000; float64(at) < s.interval*float64(s.next)-1 {
+				if at := s.due() - 1000; float64(at) < s.parts[0].interval*float64(s.next)-1 {
 					t.Fatalf("burst %s: request %d is due early, at %d", burst, s.next, at)
 				}
 				moments[s.due()] = true
@@ -371,4 +373,73 @@ func TestSchedule(t *testing.T) {
 			t.Errorf("burst %s: %d moments", burst, len(moments))
 		}
 	}
+}
+
+// TestScheduleSteps: each step brings its rate for its time, a pause nothing, and after the last one
+// with an end comes nothing more.
+func TestScheduleSteps(t *testing.T) {
+	t.Parallel()
+	const second = int64(time.Second)
+	steps := []Step{
+		{Rate: 1000, For: Duration(time.Second)},
+		{Rate: 0, For: Duration(time.Second)},
+		{Rate: 5000, For: Duration(2 * time.Second)},
+	}
+	var inSecond [5]int
+	for i := range 3 {
+		s := newSchedule(0, steps, i, 3, 0)
+		last := int64(-1)
+		for due := s.due(); due != math.MaxInt64; due = s.due() {
+			if due < last {
+				t.Fatalf("due %d after %d", due, last)
+			}
+			last = due
+			inSecond[min(due/second, 4)]++
+			s.next++
+		}
+	}
+	want := [5]int{1000, 0, 5000, 5000, 0}
+	for i, n := range inSecond {
+		if n < want[i]-3 || n > want[i]+3 {
+			t.Errorf("second %d: %d due, want %d", i, n, want[i])
+		}
+	}
+	if length(steps) != 4*time.Second || length([]Step{{Rate: 1}}) != 0 {
+		t.Error("length of steps")
+	}
+}
+
+// TestDueHeap compares the heap with a search over random schedules.
+func TestDueHeap(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(7, 7))
+	senders := make([]*sender, 50)
+	var h dueHeap
+	for i := range senders {
+		senders[i] = &sender{sched: newSchedule(0, []Step{{Rate: 1 + r.Float64()}}, i, 50, 0)}
+	}
+	for range 5000 {
+		s := senders[r.IntN(len(senders))]
+		h.remove(s)
+		s.sched.next += r.Int64N(3)
+		if r.IntN(4) > 0 {
+			h.push(s)
+		}
+		least := int64(math.MaxInt64)
+		for _, s := range senders {
+			if s.queued {
+				least = min(least, s.sched.due())
+			}
+		}
+		if first := h.first(); (first == nil) != (least == math.MaxInt64) ||
+			first != nil && first.sched.due() != least {
+			t.Fatalf("first is not the one due at %d", least)
+		}
+	}
+}
+
+// tick lets a loop that looks for a condition look again.
+func tick(d time.Duration) {
+	t := time.NewTimer(d)
+	<-t.C
 }

@@ -3,11 +3,8 @@
 package workload
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -16,10 +13,11 @@ import (
 )
 
 const (
-	readBuffer  = 64 << 10
+	readBuffer  = 256 << 10
 	writeBuffer = 256 << 10 // a write is cut here, so that answers are read meanwhile
-	slotsMin    = 1 << 10
-	openSlots   = 1 << 16 // requests without an answer of one connection at a fixed rate
+	slotsMin    = 1 << 6
+	slotsOpen   = 1 << 16 // requests without an answer of one connection at a fixed rate, at most
+	slotsAll    = 1 << 20 // the same of all connections
 	redialFirst = 100 * time.Millisecond
 	redialMost  = time.Second
 )
@@ -29,13 +27,13 @@ var (
 	errAlien  = errors.New("answer to nothing that was asked")
 )
 
-// slot remembers one request without an answer. The writer fills it and then sets busy; the reader
-// clears busy when it is through with it.
+// slot remembers one request without an answer.
 type slot struct {
-	busy   atomic.Uint32
-	target int32
 	from   int64  // the moment latency counts from
+	sent   int64  // the moment it was handed to the socket
 	number uint64 // of the first message, when numbered
+	target int32
+	busy   bool
 }
 
 // producer is one producing run.
@@ -54,31 +52,39 @@ type producer struct {
 	lost   atomic.Int64 // messages without an answer, over the whole run
 }
 
-// sender is one connection of a producing run. In a closed loop one goroutine owns it all; at a
-// fixed rate a second one owns the writing side: out, place, id and the next of each stream.
+// sender is one connection of a producing run. Its group's goroutine owns it.
 type sender struct {
 	run     *producer
-	index   int
+	group   *group
+	index   int // in the run
+	tag     int32
 	addr    string
 	targets []target
-	rec     *measure.Recorder
 
 	templates []template
-	slots     []slot
-	inFlight  atomic.Int64
+	slots     []slot // a power of two
+	inFlight  int
+	room      int       // requests it may have in flight
 	streams   []*stream // of this life of the connection; nil unless numbered
 
-	conn      net.Conn
-	in        frameBuffer
-	command   remoting.Command
-	deadline  int64 // read deadline that is set, on the run's clock
-	answeredN int   // requests answered by the last read
-	refusedN  int   // of these, refused
+	sock     socket // nil while there is no connection
+	rest     []byte // read, and not a whole frame yet
+	out      []byte
+	outAt    int   // where what is still to be written begins
+	redialAt int64 // moment of the next attempt, while sock is nil
+	redial   time.Duration
+	quietTo  int64 // send nothing before: the broker refuses everything
+	finished bool  // sends nothing more
+	over     bool  // finished, and nothing is in flight
+	dialling bool
+	sentLife int64 // messages of this life of the connection
+
+	answered, refused int // requests settled by the last read
 
 	sched  schedule // at a fixed rate
-	out    []byte
-	place  uint32 // next slot to try
-	turn   int    // next template
+	queued bool     // in the group's heap of due moments
+	place  uint32   // next slot to try
+	turn   int      // next template
 	id     uint64
 	stamp  measure.Stamp // scratch
 	bornAt int64         // moment of born
@@ -86,18 +92,20 @@ type sender struct {
 }
 
 func newSender(p *producer, index int, targets []target, prefix string) *sender {
-	s := &sender{run: p, index: index, addr: targets[0].addr, targets: targets, turn: index}
-	s.rec = measure.NewRecorder(&p.gate)
+	s := &sender{
+		run: p, index: index, addr: targets[0].addr, targets: targets, turn: index,
+		room: p.cfg.InFlight, redial: redialFirst,
+	}
 	m := frameMaker{cfg: p.cfg, prefix: prefix}
 	if p.body.bytes == nil {
 		panic("workload: newSender before the payload")
 	}
 	s.bodyOf(&m)
 	size := slotsMin
-	if p.cfg.Rate > 0 {
-		size = openSlots
+	if p.cfg.paced() {
+		s.room = min(max(slotsAll/p.cfg.Connections, p.cfg.InFlight), slotsOpen)
 	}
-	for size < 2*p.cfg.InFlight {
+	for size < 2*s.room {
 		size *= 2
 	}
 	s.slots = make([]slot, size)
@@ -118,46 +126,44 @@ func (s *sender) bodyOf(m *frameMaker) {
 	}
 }
 
-// connect makes the connection and starts new streams.
-func (s *sender) connect(ctx context.Context) error {
-	d := net.Dialer{Timeout: 3 * time.Second}
-	conn, err := d.DialContext(ctx, "tcp", s.addr)
-	if err != nil {
-		return fmt.Errorf("workload: connecting to broker %s: %w", s.addr, err)
-	}
-	s.conn = conn
-	s.in.reset(readBuffer)
-	s.deadline = 0
+// connected begins a life of the connection, with new streams.
+func (s *sender) connected(sock socket) {
+	s.sock = sock
+	s.rest, s.out, s.outAt = s.rest[:0], s.out[:0], 0
+	s.sentLife = 0
 	if s.run.cfg.Verify {
 		s.streams = s.run.streams.open(s.targets)
 	}
-	return nil
 }
 
-// disconnect ends the life of a connection, because of err: what has no answer failed.
-func (s *sender) disconnect(err error) {
-	_ = s.conn.Close()
+// disconnectLocked ends the life of a connection, because of err: what has no answer failed. The
+// group's recorder is locked.
+func (s *sender) disconnectLocked(err error) {
+	if s.sock == nil {
+		return
+	}
+	s.sock.close()
+	s.sock = nil
+	batch := uint64(s.run.cfg.Batch)
 	var lost int64
 	for i := range s.slots {
 		sl := &s.slots[i]
-		if sl.busy.Load() == 0 {
+		if !sl.busy {
 			continue
 		}
-		lost += int64(s.run.cfg.Batch)
+		lost += int64(batch)
 		if s.streams != nil {
-			s.streams[sl.target].miss(sl.number, uint64(s.run.cfg.Batch))
+			s.streams[sl.target].miss(sl.number, batch)
 		}
-		sl.busy.Store(0)
+		sl.busy = false
 	}
-	s.inFlight.Store(0)
-	s.out = s.out[:0]
+	s.group.waiting -= int64(s.inFlight)
+	s.inFlight = 0
 	s.run.streams.close(s.streams)
 	s.streams = nil
 	if lost > 0 {
 		s.run.lost.Add(lost)
-		s.rec.Begin()
-		s.rec.UnansweredLocked(cause(err), lost)
-		s.rec.End()
+		s.group.rec.UnansweredLocked(cause(err), lost)
 	}
 }
 
@@ -178,15 +184,18 @@ func cause(err error) string {
 // the run's clock. There must be a free slot.
 func (s *sender) queue(from, now int64) {
 	mask := uint32(len(s.slots) - 1)
-	for s.slots[s.place&mask].busy.Load() != 0 {
+	for s.slots[s.place&mask].busy {
 		s.place++
 	}
 	at := s.place & mask
 	s.place++
-	t := &s.templates[s.turn%len(s.templates)]
+	if s.turn >= len(s.templates) {
+		s.turn %= len(s.templates)
+	}
+	t := &s.templates[s.turn]
 	s.turn++
 	sl := &s.slots[at]
-	sl.from, sl.target = from, int32(t.target)
+	sl.from, sl.sent, sl.target = from, now, int32(t.target)
 	p := patch{opaque: opaqueBase + int32(at), id: s.id}
 	s.id += uint64(s.run.cfg.Batch)
 	s.setBorn(now)
@@ -194,16 +203,18 @@ func (s *sender) queue(from, now int64) {
 	if s.streams != nil {
 		st := s.streams[t.target]
 		s.stamp = measure.Stamp{
-			Run: s.run.streams.run, Stream: st.number, Number: st.next, Floor: st.floor.Load(),
+			Run: s.run.streams.run, Stream: st.number, Number: st.next, Floor: st.floor,
 		}
 		sl.number = st.next
 		st.next += uint64(s.run.cfg.Batch)
 		p.stamp = &s.stamp
 	}
 	s.out = appendFrame(s.out, t, &s.run.body, &p)
-	sl.busy.Store(1)
-	s.inFlight.Add(1)
-	s.run.sent.Add(int64(s.run.cfg.Batch))
+	sl.busy = true
+	s.inFlight++
+	s.group.waiting++
+	s.group.sent += int64(s.run.cfg.Batch)
+	s.sentLife += int64(s.run.cfg.Batch)
 }
 
 // setBorn renders the wall clock, at most once a millisecond.
@@ -223,98 +234,59 @@ func (s *sender) permit() bool {
 	return s.run.budget.Add(-int64(s.run.cfg.Batch)) >= 0
 }
 
-func (s *sender) write() error {
-	for out := s.out; len(out) > 0; {
-		n := min(len(out), writeBuffer)
-		_ = s.conn.SetWriteDeadline(time.Now().Add(time.Duration(s.run.cfg.Timeout)))
-		if _, err := s.conn.Write(out[:n]); err != nil {
-			return err
+// flush writes what is queued, as far as the socket has room.
+func (s *sender) flush() error {
+	for s.outAt < len(s.out) {
+		n, err := s.sock.write(s.out[s.outAt:min(len(s.out), s.outAt+writeBuffer)])
+		if errors.Is(err, errAgain) {
+			return s.sock.watchWrites(true)
 		}
-		out = out[n:]
-	}
-	s.out = s.out[:0]
-	return nil
-}
-
-// read waits for bytes, at most until the run's timeout, and handles each complete answer.
-func (s *sender) read() error {
-	now := s.run.clock.Now()
-	timeout := int64(s.run.cfg.Timeout)
-	if s.deadline < now+timeout*3/4 { // moved rarely: each move costs a timer
-		s.deadline = now + timeout + timeout/4
-		_ = s.conn.SetReadDeadline(s.run.clock.Wall(s.deadline))
-	}
-	if err := s.in.fill(s.conn); err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return s.silent()
-		}
-		return err
-	}
-	now = s.run.clock.Now()
-	s.answeredN, s.refusedN = 0, 0
-	open := s.rec.Begin()
-	defer s.rec.End()
-	for {
-		frame, err := s.in.next()
 		if err != nil {
 			return err
 		}
-		if frame == nil {
-			return nil
-		}
-		if err := s.answerLocked(frame, now, open); err != nil {
+		s.outAt += n
+	}
+	s.out, s.outAt = s.out[:0], 0
+	return s.sock.watchWrites(false)
+}
+
+// settleLocked settles the request that frame answers. open: the window is.
+func (s *sender) settleLocked(frame []byte, now int64, open bool) error {
+	a, ok := scanAnswer(frame)
+	if !ok {
+		var err error
+		if a, err = answerOf(frame, &s.group.command); err != nil {
 			return err
 		}
-	}
-}
-
-// silent decides, when the read deadline has passed, whether a request waits for too long.
-func (s *sender) silent() error {
-	now := s.run.clock.Now()
-	s.deadline = 0
-	for i := range s.slots {
-		sl := &s.slots[i]
-		if sl.busy.Load() != 0 && now-sl.from >= int64(s.run.cfg.Timeout) {
-			return errSilent
-		}
-	}
-	return nil
-}
-
-// answerLocked settles the request that frame answers.
-func (s *sender) answerLocked(frame []byte, now int64, open bool) error {
-	a, err := answerOf(frame, &s.command)
-	if err != nil {
-		return err
 	}
 	at := int(a.opaque) - opaqueBase
 	if at < 0 || at >= len(s.slots) {
 		return nil // a request of the broker
 	}
 	sl := &s.slots[at]
-	if sl.busy.Load() == 0 {
+	if !sl.busy {
 		return fmt.Errorf("workload: opaque %d: %w", a.opaque, errAlien)
 	}
-	s.answeredN++
+	s.answered++
 	batch := int64(s.run.cfg.Batch)
+	rec := s.group.rec
 	stored := isStored(a.code)
-	latency := now - sl.from
-	switch {
+	switch latency := now - sl.from; {
 	case !stored:
-		s.refusedN++
-		s.rec.RefusedLocked(remoting.ResponseCode(a.code).String(), batch)
-	case s.run.cfg.Rate == 0:
+		s.refused++
+		rec.RefusedLocked(remoting.ResponseCode(a.code).String(), batch)
+	case !s.run.cfg.paced():
 		if open {
-			s.rec.AnsweredLocked(batch, batch*int64(s.run.cfg.Size), latency)
+			rec.AnsweredLocked(batch, batch*int64(s.run.cfg.Size), latency)
 		}
 	default:
 		// At a fixed rate the figures of a window are of the messages due in it, whenever their
 		// answer comes.
 		if open {
-			s.rec.CountedLocked(batch, batch*int64(s.run.cfg.Size))
+			rec.CountedLocked(batch, batch*int64(s.run.cfg.Size))
 		}
 		if s.run.window.holds(sl.from) {
-			s.rec.LatencyLocked(batch, latency)
+			rec.LatencyLocked(batch, latency)
 		}
 	}
 	if s.streams != nil {
@@ -324,9 +296,24 @@ func (s *sender) answerLocked(frame []byte, now int64, open bool) error {
 		}
 		st.done(sl.number, uint64(batch))
 	}
-	sl.busy.Store(0)
-	s.inFlight.Add(-1)
+	sl.busy = false
+	s.inFlight--
+	s.group.waiting--
 	return nil
+}
+
+// silent reports whether a request waits for too long.
+func (s *sender) silent(now int64) bool {
+	limit := now - int64(s.run.cfg.Timeout)
+	if s.inFlight == 0 {
+		return false
+	}
+	for i := range s.slots {
+		if sl := &s.slots[i]; sl.busy && sl.sent <= limit {
+			return true
+		}
+	}
+	return false
 }
 
 // isStored reports whether a send was stored: success, or stored with flush or replica unconfirmed.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +21,7 @@ const (
 	inFlightMax    = 8_192 // a connection; more could fill both socket buffers and lock up
 	batchMax       = 16_384
 	frameMax       = 16 << 20
+	loopsMax       = 1024
 )
 
 // ErrSettings is wrapped by errors that a change of the settings would avoid.
@@ -58,11 +61,15 @@ type Produce struct {
 	Topics int `json:"topics"`
 	// Queues is how many queues of each topic are used, and wanted of a topic created by this run;
 	// 0: all.
-	Queues      int     `json:"queues"`
-	Group       string  `json:"group"`
-	Connections int     `json:"connections"`
-	InFlight    int     `json:"in_flight"` // requests of a connection without an answer
-	Rate        float64 `json:"rate"`      // messages a second over all connections; 0: closed loop
+	Queues      int    `json:"queues"`
+	Group       string `json:"group"`
+	Connections int    `json:"connections"`
+	InFlight    int    `json:"in_flight"` // requests of a connection without an answer
+	// Rate is messages a second over all connections; 0: closed loop, unless there are Steps.
+	Rate float64 `json:"rate"`
+	// Steps are rates one after the other, from the end of warm-up on, which itself has the first
+	// one's. Without Duration and Count the run ends with the last of them, if that has an end.
+	Steps []Step `json:"steps,omitempty"`
 	// Burst, at a fixed rate, has the messages of a connection come due together, once in so long.
 	// 0: each by itself, which costs generator and broker a system call for nearly every message.
 	Burst        Duration `json:"burst"`
@@ -78,6 +85,10 @@ type Produce struct {
 	Timeout      Duration `json:"timeout"`  // for an answer; then the connection is made anew
 	BrokerPID    int      `json:"broker_pid,omitempty"`
 	Verify       bool     `json:"verify"` // number each message, with a checksum
+	// Loops is how many goroutines drive the connections; 0: one for every four processors.
+	Loops int `json:"loops"`
+	// Driver is how they wait for their sockets: epoll on Linux, net anywhere; empty: the best.
+	Driver string `json:"driver,omitempty"`
 }
 
 // DefaultProduce returns RocketMQ's benchmark defaults where it has any: 128 bytes, 64 in flight on
@@ -88,6 +99,44 @@ func DefaultProduce() Produce {
 		Group: "benchmark_producer", Connections: 1, InFlight: 64, Size: 128, Batch: 1,
 		Timeout: Duration(3 * time.Second),
 	}
+}
+
+// paced reports whether messages have due moments.
+func (p *Produce) paced() bool { return p.Rate > 0 || len(p.Steps) > 0 }
+
+func (p *Produce) loops() int {
+	if p.Loops > 0 {
+		return p.Loops
+	}
+	return max(runtime.NumCPU()/4, 1)
+}
+
+// requestSteps are the steps in requests a second.
+func (p *Produce) requestSteps() []Step {
+	steps := []Step{{Rate: p.Rate}}
+	if len(p.Steps) > 0 {
+		steps = slices.Clone(p.Steps)
+		if p.Warmup > 0 {
+			steps = slices.Insert(steps, 0, Step{Rate: steps[0].Rate, For: p.Warmup})
+		}
+	}
+	for i := range steps {
+		steps[i].Rate /= float64(p.Batch)
+	}
+	return steps
+}
+
+// rateAsked is the mean rate of the measured window, 0 for a closed loop and for steps without end.
+func (p *Produce) rateAsked() float64 {
+	whole := length(p.Steps)
+	if len(p.Steps) == 0 || whole == 0 || whole != time.Duration(p.Duration) {
+		return p.Rate
+	}
+	var sum float64
+	for _, s := range p.Steps {
+		sum += s.Rate * time.Duration(s.For).Seconds()
+	}
+	return sum / whole.Seconds()
 }
 
 func (p *Produce) check() error {
@@ -105,8 +154,12 @@ func (p *Produce) check() error {
 		"connections is %d, want 1 to %d", p.Connections, connectionsMax)
 	bad(p.InFlight < 1 || p.InFlight > inFlightMax,
 		"in-flight is %d, want 1 to %d", p.InFlight, inFlightMax)
-	bad(p.Rate < 0, "rate is negative")
-	bad(p.Burst < 0 || p.Burst > 0 && p.Rate == 0, "burst needs a rate and is not negative")
+	bad(p.Rate < 0 || p.Rate > rateMax, "rate is %v, want 0 to %d", p.Rate, rateMax)
+	bad(p.Rate > 0 && len(p.Steps) > 0, "rate and steps do not go together")
+	bad(p.Burst < 0 || p.Burst > 0 && !p.paced(), "burst needs a rate and is not negative")
+	bad(p.Loops < 0 || p.Loops > loopsMax, "loops is %d, want 0 to %d", p.Loops, loopsMax)
+	bad(p.Driver != "" && p.Driver != driverNet && (p.Driver != driverEpoll || !haveEpoll),
+		"driver is %q, want net, or epoll on Linux", p.Driver)
 	bad(p.Size < 1, "size is %d, a message has at least 1 byte", p.Size)
 	bad(p.Batch < 1 || p.Batch > batchMax, "batch is %d, want 1 to %d", p.Batch, batchMax)
 	bad((p.Size+p.PropertySize+256)*p.Batch > frameMax,
@@ -168,6 +221,9 @@ type Consume struct {
 	BrokerPID   int      `json:"broker_pid,omitempty"`
 	Verify      bool     `json:"verify"`
 	AllowSwaps  bool     `json:"allow_swaps"` // see measure.Faults.Swapped
+	// Late is the age beyond which a numbered message is late: from its producer to here, or for one
+	// from before the run into the store. 0: none is. It compares clocks of up to three hosts.
+	Late Duration `json:"late,omitempty"`
 }
 
 // DefaultConsume returns the defaults: from the first message, 32 messages a pull as RocketMQ's
@@ -198,6 +254,8 @@ func (c *Consume) check() error {
 	bad(c.From != First && c.From != Last && c.From != Stored,
 		"from is %q, want first, last or stored", c.From)
 	bad(c.Suspend < 0, "suspend is negative")
+	bad(c.Late < 0, "late is negative")
+	bad(c.Late > 0 && !c.Verify, "late needs verify")
 	filtered := c.Filter != "" && strings.TrimSpace(c.Filter) != "*"
 	bad(c.Verify && filtered, "verify needs every message: it cannot go with a filter")
 	bad(c.Verify && c.Groups > 1, "verify needs one group, not %d", c.Groups)

@@ -4,18 +4,16 @@ package workload
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/skylarkmq/skylark/perf/measure"
 )
 
-// stream numbers what one life of a connection sends to one queue. next belongs to the goroutine
-// that writes; the rest to the one that reads answers, except floor, which both see.
+// stream numbers what one life of a connection sends to one queue.
 type stream struct {
 	number uint32
 	target target
 	next   uint64
-	floor  atomic.Uint64 // every number below was answered
+	floor  uint64 // every number below was answered
 
 	answered map[uint64]uint64 // count by first number, of answers above floor
 	missing  []measure.Range   // refused, or without an answer when the connection died
@@ -23,7 +21,7 @@ type stream struct {
 
 // done marks numbers as answered and moves the floor.
 func (s *stream) done(first, count uint64) {
-	floor := s.floor.Load()
+	floor := s.floor
 	if first != floor {
 		s.answered[first] = count
 		return
@@ -37,7 +35,7 @@ func (s *stream) done(first, count uint64) {
 		delete(s.answered, floor)
 		floor += n
 	}
-	s.floor.Store(floor)
+	s.floor = floor
 }
 
 func (s *stream) miss(first, count uint64) {

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func startNull(t testing.TB) *NullServer {
+	t.Helper()
+	s, err := NewNullServer(t.Context(), "127.0.0.1:0", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestNullServer: sends in both header forms, by both drivers and over several loops, are answered
+// and counted; pulls bring messages.
+func TestNullServer(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		set  func(*Produce)
+	}{
+		{"json", func(*Produce) {}},
+		{"binary", func(p *Produce) { p.Binary = true }},
+		{"batch", func(p *Produce) { p.Batch = 10 }},
+		{"net driver", func(p *Produce) { p.Driver = driverNet }},
+		{"net driver paced", func(p *Produce) { p.Driver, p.Rate = driverNet, 20_000 }},
+		{"loops", func(p *Produce) { p.Loops = 3 }},
+		{"large", func(p *Produce) { p.Size = 1 << 20 }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			server := startNull(t)
+			p := DefaultProduce()
+			p.NameServers, p.Connections, p.InFlight, p.Count = []string{server.Addr()}, 5, 7, 1000
+			tc.set(&p)
+			res := produce(t, p)
+			if res.Messages != 1000 || !res.OK || server.Sends() != 1000/int64(p.Batch) {
+				t.Errorf("%d messages of 1000, %d requests at the server: %s",
+					res.Messages, server.Sends(), res.Problem)
+			}
+			c := DefaultConsume()
+			c.NameServers, c.Count = p.NameServers, 1000
+			if got := consume(t, c); got.Messages != 1000 {
+				t.Errorf("received %d of 1000", got.Messages)
+			}
+		})
+	}
+}
+
+// TestNoGoroutineStays: neither load nor server leaves one behind.
+func TestNoGoroutineStays(t *testing.T) {
+	ignored := goleak.IgnoreCurrent()
+	for _, driver := range []string{driverNet, ""} {
+		server, err := NewNullServer(t.Context(), "127.0.0.1:0", 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := DefaultProduce()
+		p.NameServers, p.Connections, p.Driver = []string{server.Addr()}, 4, driver
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		res, err := RunProduce(ctx, p, Output{})
+		cancel()
+		if err != nil || res.Messages == 0 {
+			t.Errorf("driver %q: %+v, %v", driver, res, err)
+		}
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := server.Close(); err != nil {
+			t.Errorf("second Close: %v", err)
+		}
+	}
+	goleak.VerifyNone(t, ignored)
+}
+
+// BenchmarkProduce measures what a send costs the generator and the null server together, in one
+// process. `skylark perf null-server` in a process of its own splits it; see perf/README.md.
+func BenchmarkProduce(b *testing.B) {
+	for _, bc := range []struct {
+		name                        string
+		connections, inFlight, size int
+	}{
+		{"pipelined/size=128", 4, 64, 128},
+		{"pipelined/size=1024", 4, 64, 1024},
+		{"waiting/size=1024", 64, 1, 1024},
+	} {
+		b.Run(bc.name, func(b *testing.B) {
+			server := startNull(b)
+			p := DefaultProduce()
+			p.NameServers, p.Count = []string{server.Addr()}, int64(b.N)
+			p.Connections, p.InFlight, p.Size = bc.connections, bc.inFlight, bc.size
+			b.ReportAllocs()
+			if _, err := RunProduce(b.Context(), p, Output{}); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
