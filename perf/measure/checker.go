@@ -4,6 +4,7 @@ package measure
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -36,6 +37,7 @@ type Faults struct {
 	Late       int64 `json:"late"`        // older than the bound, see Checker.Age; 0 without a bound
 	Unended    int64 `json:"unended"`     // streams whose closing message was not seen
 	Unacked    int64 `json:"unacked"`     // sent without an answer; absent or not, no fault
+	Resent     int64 `json:"resent"`      // stored twice, since an answer was lost: no fault
 	// Examples holds the first few faults in words.
 	Examples []string `json:"examples,omitempty"`
 }
@@ -72,6 +74,7 @@ type stream struct {
 	ended     bool
 	forgotten int64 // holes given up beyond rangesMax
 	unacked   []Range
+	again     map[uint64]struct{} // numbers seen that were sent again; nil without any
 }
 
 // NewChecker returns a checker. With fromFirst the consumer reads from the start of each queue, so
@@ -109,23 +112,24 @@ func (c *Checker) Offset(at Place, offset int64) {
 }
 
 // Body judges a message body in the order of its queue. intact is false when the record's own
-// checksum does not match.
-func (c *Checker) Body(at Place, body []byte, intact bool) {
+// checksum does not match. It returns when the message was due, see Stamp.Due; 0 when that is not
+// known.
+func (c *Checker) Body(at Place, body []byte, intact bool) (due int64) {
 	err := parseStamp(body, &c.stamp)
 	switch {
 	case errors.Is(err, errForeign) && intact:
 		c.faults.Foreign++
-		return
+		return 0
 	case err != nil || !intact:
 		c.faults.Changed++
 		c.example("queue %s: body of %d bytes differs from what was sent", at, len(body))
-		return
+		return 0
 	}
 	s := &c.stamp
 	st := c.streamOf(at, s)
 	if s.End {
 		st.end(s)
-		return
+		return 0
 	}
 	c.faults.Messages++
 	if st.place != at {
@@ -134,6 +138,17 @@ func (c *Checker) Body(at Place, body []byte, intact bool) {
 	}
 	c.number(st, s)
 	st.floor = max(st.floor, s.Floor)
+	return s.Due
+}
+
+// DueOf returns when a numbered message was due, see Stamp.Due, without judging it; 0 when body
+// carries no number.
+func DueOf(body []byte) int64 {
+	if len(body) < StampSize || binary.BigEndian.Uint32(body[offMagic:]) != stampMagic ||
+		binary.BigEndian.Uint32(body[offFlags:])&flagEnd != 0 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(body[offDue:]))
 }
 
 // Merge adds what other saw. Both must have seen different queues; other must not be used again.
@@ -156,6 +171,7 @@ func (c *Checker) Merge(other *Checker) {
 	c.faults.Changed += o.Changed
 	c.faults.OffsetGaps += o.OffsetGaps
 	c.faults.Late += o.Late
+	c.faults.Resent += o.Resent
 	for _, e := range o.Examples {
 		c.example("%s", e)
 	}
@@ -209,15 +225,25 @@ func (c *Checker) number(st *stream, s *Stamp) {
 	switch {
 	case n == st.next:
 		st.next++
+		st.sentAgain(s)
 		return
 	case n > st.next:
 		st.addHole(Range{First: st.next, Count: n - st.next})
 		st.next = n + 1
+		st.sentAgain(s)
 		return
 	}
 	if !st.fill(n) {
+		if _, known := st.again[n]; known || s.Again {
+			c.faults.Resent++
+			return
+		}
 		c.faults.Duplicates++
 		c.example("queue %s: number %d of stream %d again", st.place, n, s.Stream)
+		return
+	}
+	if s.Again {
+		st.sentAgain(s)
 		return
 	}
 	if n < st.floor {
@@ -227,6 +253,18 @@ func (c *Checker) number(st *stream, s *Stamp) {
 		return
 	}
 	c.faults.Swapped++
+}
+
+// sentAgain remembers a number that was sent more than once, since the first copy may still come: a
+// broker may be reading what a dead connection has left.
+func (st *stream) sentAgain(s *Stamp) {
+	if !s.Again || len(st.again) >= rangesMax {
+		return
+	}
+	if st.again == nil {
+		st.again = map[uint64]struct{}{}
+	}
+	st.again[s.Number] = struct{}{}
 }
 
 func (c *Checker) example(format string, args ...any) {

@@ -20,6 +20,14 @@ func body(number, floor uint64) []byte {
 	return b
 }
 
+// again is the second copy of a message whose first one got no answer.
+func again(number uint64) []byte {
+	b := bytes.Repeat([]byte{'x'}, 100)
+	s := Stamp{Run: 9, Stream: 1, Number: number, Again: true}
+	s.Put(b)
+	return b
+}
+
 func endBody(count uint64, missing ...Range) []byte {
 	s := Stamp{Run: 9, Stream: 1, Number: count, Missing: missing}
 	return s.AppendEnd(nil)
@@ -75,6 +83,26 @@ func TestCheckerFaults(t *testing.T) {
 			"unacknowledged and there",
 			[][]byte{body(0, 0), body(1, 1), endBody(2, Range{1, 1})},
 			Faults{Messages: 2, Unacked: 1},
+		},
+		{
+			"sent again and stored twice",
+			[][]byte{body(0, 0), body(1, 0), body(2, 2), again(1), endBody(3)},
+			Faults{Messages: 4, Resent: 1},
+		},
+		{
+			"sent again and stored late",
+			[][]byte{body(0, 0), body(2, 2), again(1), endBody(3)},
+			Faults{Messages: 3},
+		},
+		{
+			"first copy behind the second",
+			[][]byte{body(0, 0), again(1), body(2, 2), body(1, 0), endBody(3)},
+			Faults{Messages: 4, Resent: 1},
+		},
+		{
+			"duplicate of a neighbour of what was sent again",
+			[][]byte{body(0, 0), again(1), body(0, 0), endBody(2)},
+			Faults{Messages: 3, Duplicates: 1},
 		},
 		{"without end", [][]byte{body(0, 0)}, Faults{Messages: 1, Unended: 1}},
 		{"foreign", [][]byte{[]byte("hello"), body(0, 0), endBody(1)}, Faults{Messages: 1, Foreign: 1}},
@@ -195,5 +223,21 @@ func TestAllocsChecker(t *testing.T) {
 	})
 	if got != 0 {
 		t.Errorf("allocations for a stamp and a check: got %v, want 0", got)
+	}
+}
+
+func TestDue(t *testing.T) {
+	t.Parallel()
+	b := bytes.Repeat([]byte{'x'}, 100)
+	s := Stamp{Run: 9, Stream: 1, Due: 1_700_000_000_123_456_789}
+	s.Put(b)
+	if got := NewChecker(true).Body(testPlace(), b, true); got != s.Due {
+		t.Errorf("due of a judged body: got %d, want %d", got, s.Due)
+	}
+	if got := DueOf(b); got != s.Due {
+		t.Errorf("due: got %d, want %d", got, s.Due)
+	}
+	if DueOf([]byte("foreign")) != 0 || DueOf(endBody(1)) != 0 {
+		t.Error("a body that is no message has a due moment")
 	}
 }

@@ -50,9 +50,11 @@ const SchemaVersion = 1
 // Result is the outcome of a run, the last JSON object of `skylark perf --json`. perf/docs/result.md
 // describes its JSON form.
 type Result struct {
-	Type    string    `json:"type"` // "result"
-	Schema  int       `json:"schema"`
-	Command string    `json:"command"`
+	Type    string `json:"type"` // "result"
+	Schema  int    `json:"schema"`
+	Command string `json:"command"`
+	// Part names what is measured when a command has several results: "send", "end-to-end".
+	Part    string    `json:"part,omitempty"`
 	Started time.Time `json:"started"` // when the measured window opened
 	// Settings holds the workload as it ran.
 	Settings any `json:"settings"`
@@ -71,7 +73,8 @@ type Result struct {
 	ResponseFailed int64 `json:"response_failed"`
 	// Errors has the failed messages by cause: names of response codes, or why there was no answer.
 	Errors map[string]int64 `json:"errors,omitempty"`
-	// LatencyFrom names the moment latencies count from: "sent", "due" or "stored".
+	// LatencyFrom names the moment latencies count from: "sent", "due" or "stored". They count to the
+	// answer, or in a part that receives to the receipt.
 	LatencyFrom string    `json:"latency_from"`
 	Latency     Quantiles `json:"latency_ms"`
 	Curve       []Point   `json:"latency_curve,omitempty"`
@@ -142,6 +145,9 @@ func (s *Sampler) finish() {
 // WriteText prints the result for people.
 func (r *Result) WriteText(w io.Writer) {
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
+	if r.Part != "" {
+		p("part        %s", r.Part)
+	}
 	p("window      %.2f s, %d messages in %d requests", r.Seconds, r.Messages, r.Requests)
 	switch {
 	case r.RateAsked > 0:
@@ -179,7 +185,8 @@ func (r *Result) writeVerdict(p func(string, ...any)) {
 			"swapped %d, misplaced %d, changed %d, offset gaps %d, late %d, streams without end %d",
 			f.Messages, f.Streams, f.Lost, f.Duplicates, f.Disordered, f.Swapped, f.Misplaced,
 			f.Changed, f.OffsetGaps, f.Late, f.Unended)
-		p("            %d sent and not acknowledged, %d bodies without a number", f.Unacked, f.Foreign)
+		p("            %d sent and not acknowledged, %d stored twice since an answer was lost, "+
+			"%d bodies without a number", f.Unacked, f.Resent, f.Foreign)
 		for _, e := range f.Examples {
 			p("            %s", e)
 		}

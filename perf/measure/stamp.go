@@ -19,14 +19,16 @@ const (
 	offRun    = 16 // uint64, random number of the producing run
 	offNumber = 24 // uint64, from 0, without a gap within the stream
 	offFloor  = 32 // uint64, every number below it was acknowledged when this one was sent
-	offFlags  = 40 // uint32, flagEnd
-	offRanges = 44 // with flagEnd: pairs of uint64, first and count
+	offFlags  = 40 // uint32, flagEnd and so on
+	offDue    = 44 // int64, see Stamp.Due
+	offRanges = 52 // with flagEnd: pairs of uint64, first and count
 
 	stampMagic = 0x534B5956 // "SKYV"
 	flagEnd    = 1
+	flagAgain  = 2
 
 	// StampSize is the smallest body that can be numbered, in bytes.
-	StampSize = 44
+	StampSize = 52
 )
 
 // Range is a run of numbers [First, First+Count).
@@ -38,6 +40,12 @@ type Stamp struct {
 	Stream uint32
 	Number uint64
 	Floor  uint64
+	// Due is the moment the message was due, or in a closed loop was sent, in nanoseconds of the
+	// producer's wall clock since 1970; 0: not told.
+	Due int64
+	// Again marks a message that was sent before and got no answer: it may be stored twice, and
+	// behind messages that were sent after it.
+	Again bool
 	// End marks the last body of a stream: Number is the count of messages before it, and Missing
 	// those of them that were never acknowledged, so that their absence is no loss.
 	End     bool
@@ -53,7 +61,11 @@ var (
 // Put numbers body, which is at least StampSize long, in place: head first, then the checksum over
 // head and filler. It allocates nothing. End and Missing are not written; see AppendEnd.
 func (s *Stamp) Put(body []byte) {
-	s.putHead(body, 0)
+	flags := uint32(0)
+	if s.Again {
+		flags = flagAgain
+	}
+	s.putHead(body, flags)
 	binary.BigEndian.PutUint32(body[offCRC:], crc32.Checksum(body[offLength:], castagnoli))
 }
 
@@ -79,6 +91,7 @@ func (s *Stamp) putHead(body []byte, flags uint32) {
 	binary.BigEndian.PutUint64(body[offNumber:], s.Number)
 	binary.BigEndian.PutUint64(body[offFloor:], s.Floor)
 	binary.BigEndian.PutUint32(body[offFlags:], flags)
+	binary.BigEndian.PutUint64(body[offDue:], uint64(s.Due))
 }
 
 // parseStamp reads the number of a body. errForeign: not ours; errChanged: ours, but damaged.
@@ -96,7 +109,9 @@ func parseStamp(body []byte, s *Stamp) error {
 	s.Run = binary.BigEndian.Uint64(body[offRun:])
 	s.Number = binary.BigEndian.Uint64(body[offNumber:])
 	s.Floor = binary.BigEndian.Uint64(body[offFloor:])
-	s.End = binary.BigEndian.Uint32(body[offFlags:])&flagEnd != 0
+	flags := binary.BigEndian.Uint32(body[offFlags:])
+	s.End, s.Again = flags&flagEnd != 0, flags&flagAgain != 0
+	s.Due = int64(binary.BigEndian.Uint64(body[offDue:]))
 	s.Missing = nil
 	if !s.End {
 		return nil
