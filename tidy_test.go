@@ -45,8 +45,12 @@ var imports = map[string][]string{
 	"engine/group":     {"net/protocol", "net/remoting", "storage/vfs"},
 	"engine/offset":    {"net/protocol", "net/remoting", "storage/vfs"},
 	"engine/watermark": nil,
-	"engine/progress":  {"storage/record", "storage/vfs"},
-	"engine/retry":     {"net/protocol"},
+	"engine/timer": {
+		"engine/delay", "engine/progress", "net/protocol", "storage", "storage/consumequeue",
+		"storage/record", "storage/vfs", "zerocopy",
+	},
+	"engine/progress": {"storage/record", "storage/vfs"},
+	"engine/retry":    {"net/protocol"},
 	"engine/delay": {
 		"engine/progress", "net/protocol", "net/remoting", "storage", "storage/consumequeue",
 		"storage/record", "storage/vfs", "zerocopy",

@@ -131,6 +131,13 @@ type Config struct {
 	DelayLevels         string `key:"messageDelayLevel"`
 	FlushDelayOffsetMS  int64  `key:"flushDelayOffsetInterval" min:"100" max:"3600000"`
 	TimerWheel          bool   `key:"timerWheelEnable"`
+	TimerPrecisionMS    int64  `key:"timerPrecisionMs" min:"10" max:"3600000"`
+	TimerMaxDelaySec    int64  `key:"timerMaxDelaySec" min:"1" max:"604800"`
+	TimerRollSlots      int64  `key:"timerRollWindowSlot"`
+	TimerFlushMS        int64  `key:"timerFlushIntervalMs" min:"100" max:"3600000"`
+	TimerLogFileSize    int64  `key:"mappedFileSizeTimerLog" min:"4096" max:"2147483647"`
+	RecallMessage       bool   `key:"recallMessageEnable"`
+	RecallUnwritable    bool   `key:"allowRecallWhenBrokerNotWriteable"`
 
 	// Path is the file these values came from; dynamic updates are written back to it.
 	Path string
@@ -181,6 +188,8 @@ func Default() Config {
 		TransferBytesDisk: 65536, TransferCountDisk: 8, MemoryMaxRatio: 40,
 		DiskWarningRatio: 90, TimerWheel: true,
 		DelayLevels: delay.DefaultLevels, FlushDelayOffsetMS: 10000,
+		TimerPrecisionMS: 1000, TimerMaxDelaySec: 259200, TimerRollSlots: 172800,
+		TimerFlushMS: 1000, TimerLogFileSize: 100 << 20, RecallUnwritable: true,
 	}
 }
 

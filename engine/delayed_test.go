@@ -13,6 +13,7 @@ import (
 
 	"github.com/skylarkmq/skylark/engine"
 	"github.com/skylarkmq/skylark/engine/enginetest"
+	"github.com/skylarkmq/skylark/engine/processor"
 	"github.com/skylarkmq/skylark/net/invoke"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
@@ -168,10 +169,23 @@ func TestE2ESendBackRefusals(t *testing.T) {
 	}
 }
 
-// TestE2ERetryPolicy follows a policy that the group has of its own.
+// TestE2ERetryPolicy follows a policy that the group has of its own: by a timer, or without timers
+// by the level that is long enough.
 func TestE2ERetryPolicy(t *testing.T) {
 	t.Parallel()
-	cluster := enginetest.Start(t, func(c *engine.Config) { c.DelayLevels = "1h 1h 1h 2s 1h" })
+	for _, wheel := range []bool{true, false} {
+		t.Run(fmt.Sprintf("timerWheelEnable=%v", wheel), func(t *testing.T) {
+			t.Parallel()
+			followPolicy(t, wheel)
+		})
+	}
+}
+
+func followPolicy(t *testing.T, wheel bool) {
+	t.Helper()
+	cluster := enginetest.Start(t, func(c *engine.Config) {
+		c.DelayLevels, c.TimerWheel = "1h 1h 1h 2s 1h", wheel
+	})
 	p := newPeer(t, cluster.Broker())
 	cfg := protocol.DefaultSubscriptionGroup("consumers")
 	cfg.GroupRetryPolicy = &protocol.GroupRetryPolicy{
@@ -188,8 +202,23 @@ func TestE2ERetryPolicy(t *testing.T) {
 		t.Fatalf("send back: %v %q", r.Code, r.Remark)
 	}
 	back := p.await("%RETRY%consumers", 0, 1)[0]
-	if property(back, "DELAY") != "4" {
-		t.Errorf("properties %q, want the level that is long enough", back.Properties())
+	level, ms := "4", ""
+	if wheel {
+		level, ms = "", "1000"
+	}
+	if property(back, "DELAY") != level || property(back, "TIMER_DELAY_MS") != ms {
+		t.Errorf("properties %q, want level %q or %q ms", back.Properties(), level, ms)
+	}
+	if !wheel {
+		return
+	}
+	r = p.call(remoting.ConsumerSendMsgBack, p.sendBack(back.PhysicalOffset(), 0, -1), nil)
+	if r.Code != remoting.Success {
+		t.Fatalf("send back again: %v %q", r.Code, r.Remark)
+	}
+	again := p.await("%RETRY%consumers", 1, 1)[0]
+	if wait := again.StoreMS() - back.StoreMS(); property(again, "TIMER_DELAY_MS") != "2000" || wait < 2000 {
+		t.Errorf("the second time it came after %d ms: %q", wait, again.Properties())
 	}
 }
 
@@ -260,8 +289,9 @@ func killAfter(t *testing.T, v *victim, wait time.Duration, load func(ctx contex
 
 // delayedLedger is the delayed messages that were acknowledged, and how often each came.
 type delayedLedger struct {
-	mu   sync.Mutex
-	came map[string]int
+	timers bool // they have a delivery time, not a level
+	mu     sync.Mutex
+	came   map[string]int
 }
 
 // load sends from four connections, each to a queue of its own with one delay level, until the
@@ -274,10 +304,14 @@ func (l *delayedLedger) load(ctx context.Context, addr string, round int) {
 			defer func() { _ = pool.Close() }()
 			for i := 0; ; i++ {
 				body := fmt.Sprintf("%d %d %06d", worker, round, i)
+				name, value := "DELAY", strconv.Itoa(worker%3+1)
+				if l.timers {
+					name, value = "TIMER_DELAY_MS", strconv.Itoa(300*(worker+1))
+				}
 				call, cancel := context.WithTimeout(ctx, callWithin)
 				r, err := pool.Call(call, addr, &invoke.Request{
 					Code: remoting.SendMessageV2, Body: []byte(body),
-					Header: sendRequest("later", int32(worker), "DELAY", strconv.Itoa(worker%3+1)),
+					Header: sendRequest("later", int32(worker), name, value),
 				})
 				cancel()
 				if err != nil {
@@ -327,4 +361,137 @@ func (l *delayedLedger) count(t *testing.T, p *peer, kills int) {
 		t.Errorf("%d came, %d of them twice; a death may repeat %d", len(l.came), twice, batch)
 	}
 	t.Logf("%d delayed messages over %d kills, %d came twice", len(l.came), kills, twice)
+}
+
+// TestE2ETimer delivers at the times that producers name, and shows what waits.
+func TestE2ETimer(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t)
+	p := newPeer(t, cluster.Broker())
+	p.send("later", 0, "first")
+	now := time.Now().UnixMilli()
+	at := strconv.FormatInt(now+1400, 10)
+	for _, c := range []struct{ body, name, value string }{
+		{"at", "TIMER_DELIVER_MS", at},
+		{"ms", "TIMER_DELAY_MS", "1600"},
+		{"sec", "TIMER_DELAY_SEC", "2"},
+		{"past", "TIMER_DELIVER_MS", "5"},
+		{"far", "TIMER_DELAY_SEC", "3600"},
+	} {
+		got := p.send("later", 0, c.body, c.name, c.value)
+		if handle := len(got.RecallHandle) > 0; handle != (c.body != "past") || got.QueueID != 0 {
+			t.Errorf("%s: answer %+v", c.body, got)
+		}
+	}
+	for i, v := range p.await("later", 1, 4) {
+		want := []string{"past", "at", "ms", "sec"}[i]
+		if string(v.Body()) != want {
+			t.Fatalf("message %d is %q, want %q", i, v.Body(), want)
+		}
+		if i == 0 {
+			continue
+		}
+		due := now + 1400
+		if i > 1 {
+			waiting := p.await(protocol.TimerTopic, int64(i)-1, 1)[0]
+			due = waiting.StoreMS() + []int64{0, 0, 1600, 2000}[i]
+		}
+		if late := v.StoreMS() - due; late < -1 || late > 100 {
+			t.Errorf("%s came %d ms after it was due", want, late)
+		}
+	}
+	if r := p.call(remoting.GetTimerMetrics, nil, nil); !strings.Contains(string(r.Body), `"later":{"count":1,`) {
+		t.Errorf("numbers %s", r.Body)
+	}
+	if r := p.call(remoting.GetTimerCheckPoint, nil, nil); len(r.Body) != 56 {
+		t.Errorf("checkpoint %x", r.Body)
+	}
+	r := p.call(remoting.GetBrokerRuntimeInfo, nil, nil)
+	if !strings.Contains(string(r.Body), `"timerCongestNum":"1"`) {
+		t.Errorf("runtime info %s", r.Body)
+	}
+}
+
+// TestE2ERecall takes a timer message back by its handle.
+func TestE2ERecall(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t, func(c *engine.Config) { c.RecallMessage = true })
+	p := newPeer(t, cluster.Broker())
+	p.send("later", 0, "first")
+	gone := p.send("later", 0, "gone", "TIMER_DELAY_SEC", "3")
+	p.send("later", 0, "stays", "TIMER_DELAY_SEC", "3")
+	recall := func(topic string, handle []byte) (*protocol.RecallMessageResponse, remoting.ResponseCode, string) {
+		r := p.call(remoting.RecallMessage,
+			&protocol.RecallMessageRequest{Topic: topic, RecallHandle: string(handle), ProducerGroup: "g"}, nil)
+		var out protocol.RecallMessageResponse
+		if err := out.Decode(r.Command); err != nil {
+			t.Fatal(err)
+		}
+		return &out, r.Code, r.Remark
+	}
+	for _, c := range []struct {
+		topic  string
+		handle []byte
+		code   remoting.ResponseCode
+		says   string
+	}{
+		{"nowhere", gone.RecallHandle, remoting.TopicNotExist, "recall failed, the topic[nowhere] not exist"},
+		{"later", []byte("cnViYmlzaA=="), remoting.IllegalOperation, "recall handle is invalid"},
+		{"later", []byte("%%%"), remoting.IllegalOperation, "recall handle is invalid"},
+		{"SELF_TEST_TOPIC", gone.RecallHandle, remoting.IllegalOperation, "topic not match"},
+		{
+			"later", processor.AppendRecallHandle(nil, "later", "elsewhere", time.Now().UnixMilli()+9999, []byte("k")),
+			remoting.IllegalOperation, "broker",
+		},
+		{
+			"later", processor.AppendRecallHandle(nil, "later", cluster.BrokerName(), 5, []byte("k")),
+			remoting.IllegalOperation, "timestamp",
+		},
+	} {
+		if _, code, remark := recall(c.topic, c.handle); code != c.code || !strings.Contains(remark, c.says) {
+			t.Errorf("recall in %s: %v %q, want %v %q", c.topic, code, remark, c.code, c.says)
+		}
+	}
+	out, code, _ := recall("later", gone.RecallHandle)
+	if code != remoting.Success || out.MsgID != string(gone.TransactionID) {
+		t.Errorf("recall: %v, id %q, want %q", code, out.MsgID, gone.TransactionID)
+	}
+	if v := p.await("later", 1, 1)[0]; string(v.Body()) != "stays" {
+		t.Errorf("delivered %q", v.Body())
+	}
+	p.send("later", 0, "next")
+	if v := p.await("later", 2, 1)[0]; string(v.Body()) != "next" {
+		t.Errorf("the recalled message came: %q", v.Body())
+	}
+}
+
+// TestE2ETimersOff refuses timers when they are turned off, and recalls unless they are turned on.
+func TestE2ETimersOff(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t, func(c *engine.Config) { c.TimerWheel = false })
+	p := newPeer(t, cluster.Broker())
+	r := p.call(remoting.SendMessageV2, sendRequest("later", 0, "TIMER_DELAY_SEC", "1"), []byte("x"))
+	if r.Code != remoting.SystemError || !strings.Contains(r.Remark, "timerWheelEnable is false") {
+		t.Errorf("timer: %v %q", r.Code, r.Remark)
+	}
+	r = p.call(remoting.RecallMessage,
+		&protocol.RecallMessageRequest{Topic: "later", RecallHandle: "x"}, nil)
+	if r.Code != remoting.NoPermission {
+		t.Errorf("recall: %v %q", r.Code, r.Remark)
+	}
+}
+
+// TestCrashTimers is TestCrashDelayed for timer messages.
+func TestCrashTimers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := &delayedLedger{came: map[string]int{}, timers: true}
+	const kills = 4
+	for round := range kills {
+		v := startVictim(t, dir, "ASYNC_FLUSH")
+		killAfter(t, v, 1700*time.Millisecond, func(ctx context.Context) { l.load(ctx, v.addr, round) })
+	}
+	v := startVictim(t, dir, "ASYNC_FLUSH")
+	defer v.end(t, false)
+	l.count(t, newPeer(t, v.addr), kills)
 }

@@ -238,8 +238,6 @@ func (b *Broker) notYet(code int32) string {
 	case remoting.PopMessage, remoting.AckMessage, remoting.BatchAckMessage, remoting.PeekMessage,
 		remoting.ChangeMessageInvisibleTime, remoting.Notification, remoting.PollingInfo:
 		return ": this broker has no pop consumption yet"
-	case remoting.RecallMessage:
-		return ": this broker has no timers yet"
 	default:
 		return ""
 	}

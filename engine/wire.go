@@ -161,10 +161,11 @@ func (b *Broker) wire() {
 		Offsets: b.offsets, Stats: b.stats, Store: b.store, Clients: b.calls,
 		Transactions: b.transactions, Settings: newDynamic(b), Now: time.Now, ClientReset: !b.cfg.ServerSideResets,
 		MixedMessageType: b.cfg.EnableMixedMessageType, TopicDeleted: b.topicDeleted,
-		DelayOffsets:   b.delayed.levels.Offsets,
+		DelayOffsets: b.delayed.levels.Offsets, RuntimeInfo: b.delayed.runtimeInfo,
 		PropertyFilter: b.propertyFilter(),
 	})
 	b.sendBacks().Register(b.cold)
+	b.timerRequests().Register(b.cold)
 	b.replyProcessor().Register(b.cold)
 	query := &processor.Query{
 		Store: b.store, DefaultMax: b.cfg.QueryMax, AnswerMax: remoting.MaxFrame / 2,

@@ -181,8 +181,6 @@ func (s *Store) start(clean bool) error {
 		}
 		s.indexer = newIndexer(s, index, from)
 	}
-	s.pending = s.countPending()
-	s.notePending()
 	memory := memoryBytes()
 	s.inMemory = record.PhysicalOffset(memory / 100 * int64(s.cfg.AccessInMemoryMaxRatio))
 	s.hotBytes = record.PhysicalOffset(s.cfg.HotBytes)

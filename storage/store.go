@@ -29,8 +29,7 @@ type Store struct {
 	hotFrom    record.PhysicalOffset // where this run of the store began to write
 	recovered  RecoveryInfo
 	commits    []record.PhysicalOffset // that recovery found, for RecoveredCommits
-	pending    PendingInfo
-	dispatches chan *dispatch // lists that are not in use
+	dispatches chan *dispatch          // lists that are not in use
 
 	// The put lock: one appender at a time. Guards what follows.
 	mu       sync.Mutex
@@ -85,7 +84,6 @@ type Info struct {
 	Put, Got                        Counters
 	Reads                           int64
 	Recovery                        RecoveryInfo
-	Pending                         PendingInfo
 	Checkpoint                      Checkpoint
 }
 
@@ -111,7 +109,7 @@ func (s *Store) Info() Info {
 		Put:      Counters{s.puts.messages.Load(), s.puts.bytes.Load()},
 		Got:      Counters{s.gets.messages.Load(), s.gets.bytes.Load()},
 		Reads:    s.gets.reads.Load(),
-		Recovery: s.recovered, Pending: s.pending, Checkpoint: checkpoint,
+		Recovery: s.recovered, Checkpoint: checkpoint,
 	}
 	info.Indexed = info.Dispatched
 	if s.indexer != nil {

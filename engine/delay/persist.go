@@ -52,34 +52,58 @@ func (s *Service) load() error {
 	return err
 }
 
-// persist writes the positions once everything that was delivered before them is on disk, so that
-// no loss of power makes the file say that a message was delivered whose copy is gone.
-func (s *Service) persist(nowMS int64) error {
-	if err := s.cfg.Store.Flush(); err != nil {
-		return fmt.Errorf("delay: positions not written: %w", err)
-	}
+// snapshot makes the file's content of where the levels are now.
+func (s *Service) snapshot(nowMS int64) []byte {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for i := range s.levels {
 		if l := &s.levels[i]; l.known {
 			s.offsets[l.queue+1] = int64(l.at)
 		}
 	}
 	s.version.Next(nowMS)
-	f := protocol.DelayOffsetWrapper{DataVersion: &s.version, OffsetTable: s.offsets}
-	data := protocol.MarshalFastJSON(f)
-	s.mu.Unlock()
+	return protocol.MarshalFastJSON(
+		protocol.DelayOffsetWrapper{DataVersion: &s.version, OffsetTable: s.offsets})
+}
+
+// persist writes positions once everything that was delivered before them is on disk, so that no
+// loss of power makes the file say that a message was delivered whose copy is gone.
+func (s *Service) persist(data []byte) error {
+	if err := s.cfg.Store.Flush(); err != nil {
+		return fmt.Errorf("delay: positions not written: %w", err)
+	}
 	path := filepath.Join(s.cfg.Dir, FileName)
 	if err := vfs.WriteFileAtomic(path, data); err != nil {
 		return fmt.Errorf("delay: write %s: %w", path, err)
 	}
-	s.dirtyMS = 0
 	return nil
 }
 
-// persistLater is persist in the middle of the work: after an error it is tried again later.
-func (s *Service) persistLater(nowMS int64) {
-	if err := s.persist(nowMS); err != nil {
+// saveIfDue has the positions written by a goroutine of its own: deliveries do not wait for a disk.
+func (s *Service) saveIfDue(nowMS int64) {
+	if s.saving != nil {
+		select {
+		case err := <-s.saving:
+			s.saved(err)
+		default:
+			return
+		}
+	}
+	if s.dirtyMS == 0 || nowMS-s.dirtyMS < s.cfg.Interval.Milliseconds() && nowMS >= s.dirtyMS {
+		return
+	}
+	data := s.snapshot(nowMS)
+	s.dirtyMS = 0
+	saving := make(chan error, 1)
+	s.saving = saving
+	s.done.Go(func() { saving <- s.persist(data) })
+}
+
+// saved takes the outcome; after an error it is tried again later.
+func (s *Service) saved(err error) {
+	s.saving = nil
+	if err != nil {
 		s.cfg.Notice("positions of the delay levels could not be written", "err", err)
-		s.dirtyMS = nowMS
+		s.dirtyMS = max(s.cfg.Now().UnixMilli(), 1)
 	}
 }

@@ -5,6 +5,7 @@ package delay
 import (
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,7 +77,8 @@ type Service struct {
 	// Confined to the goroutine; levels[i] is level i+1. Its length is constant.
 	levels  []level
 	batch   batch
-	dirtyMS int64 // since when delayOffset.json is behind; 0: it is not
+	dirtyMS int64      // since when delayOffset.json is behind; 0: it is not
+	saving  chan error // of a file that is being written; nil: none is
 
 	// Guards what follows: what delayOffset.json says or will say.
 	mu      sync.Mutex
@@ -189,7 +191,7 @@ func (s *Service) run() {
 		s.nextMS.Store(never) // from here on every message that comes leaves a kick
 		next := s.Step(s.cfg.Now())
 		s.nextMS.Store(next)
-		if s.dirtyMS > 0 {
+		if s.dirtyMS > 0 && s.saving == nil {
 			next = min(next, s.dirtyMS+s.cfg.Interval.Milliseconds())
 		}
 		timer.Stop()
@@ -201,6 +203,8 @@ func (s *Service) run() {
 		case <-s.quit:
 			return
 		case <-s.kick:
+		case err := <-s.saving:
+			s.saved(err)
 		case <-timer.C:
 		}
 	}
@@ -223,9 +227,7 @@ func (s *Service) Step(now time.Time) (nextMS int64) {
 		}
 		ms = max(ms, s.cfg.Now().UnixMilli())
 	}
-	if s.dirtyMS > 0 && (ms-s.dirtyMS >= s.cfg.Interval.Milliseconds() || ms < s.dirtyMS) {
-		s.persistLater(ms)
-	}
+	s.saveIfDue(ms)
 	return nextMS
 }
 
@@ -298,14 +300,23 @@ func (s *Service) Offsets() protocol.DelayOffsetWrapper {
 	return protocol.DelayOffsetWrapper{DataVersion: &version, OffsetTable: offsets}
 }
 
+// Text is how RocketMQ shows a level's position: it, a comma, and the end of the level's queue.
+func (s *Service) Text(level int32, at int64) string {
+	_, end, _ := s.cfg.Store.QueueBounds(s.topic, level-1)
+	return strconv.FormatInt(at, 10) + "," + strconv.FormatInt(int64(end), 10)
+}
+
 // Close stops the delivery and writes the positions. The store must still be open. Further calls
 // return the first one's error.
 func (s *Service) Close() error {
 	s.closed.Do(func() {
 		close(s.quit)
 		s.done.Wait()
+		if s.saving != nil {
+			s.saved(<-s.saving)
+		}
 		if s.dirtyMS > 0 {
-			s.err = s.persist(s.cfg.Now().UnixMilli())
+			s.err = s.persist(s.snapshot(s.cfg.Now().UnixMilli()))
 		}
 	})
 	return s.err

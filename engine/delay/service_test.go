@@ -245,6 +245,9 @@ func TestPositionsSurvive(t *testing.T) {
 			b.step(time.Minute)
 			b.want("orders", "one two five")
 			b.step(10 * time.Second)
+			if err := b.service.Close(); err != nil { // waits for the write
+				t.Fatal(err)
+			}
 			data, err := os.ReadFile(filepath.Join(b.dir, "config", delay.FileName))
 			if err != nil || !strings.Contains(string(data), `"offsetTable":{1:2,2:1}`) {
 				t.Errorf("the file after the interval: %v %s", err, data)

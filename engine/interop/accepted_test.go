@@ -35,12 +35,6 @@ var acceptedDifferences = map[string]accepted{
 	"probe-send/end transaction of nothing": {1, "Find prepared transaction message failed"},
 
 	// Not there yet, so refused and never stored as a plain message.
-	"probe-send/timer too far":      {1, "timerWheelEnable is false"},
-	"probe-send/timer not a number": {1, "timerWheelEnable is false"},
-	"probe-send/recall rubbish":     {3, "not supported"},
-	"probe-noauto/recall while it is disabled": {
-		3, "not supported",
-	},
 	"probe-noauto/pop with an unknown group": {3, "not supported"},
 
 	// The same code, with the place in the expression said in other words.

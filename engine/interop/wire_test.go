@@ -54,11 +54,7 @@ func TestWireHeader(t *testing.T) { t.Parallel(); replay(t, "probe-header", fals
 
 func TestWireSend(t *testing.T) {
 	t.Parallel()
-	conf := map[string]string{}
-	if *against == "apache" {
-		conf["recallMessageEnable"] = "true"
-	}
-	replay(t, "probe-send", false, conf)
+	replay(t, "probe-send", false, map[string]string{"recallMessageEnable": "true"})
 }
 
 func TestWirePull(t *testing.T)       { t.Parallel(); replay(t, "probe-pull", false, nil) }
