@@ -184,7 +184,7 @@ func TestE2ERetryPolicy(t *testing.T) {
 func followPolicy(t *testing.T, wheel bool) {
 	t.Helper()
 	cluster := enginetest.Start(t, func(c *engine.Config) {
-		c.DelayLevels, c.TimerWheel = "1h 1h 1h 2s 1h", wheel
+		c.DelayLevels, c.TimerWheel = "1h 1h 1h 3s 1h", wheel
 	})
 	p := newPeer(t, cluster.Broker())
 	cfg := protocol.DefaultSubscriptionGroup("consumers")
