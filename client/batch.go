@@ -4,7 +4,6 @@ package client
 
 import (
 	"context"
-	"strings"
 	"sync"
 
 	"github.com/skylarkmq/skylark/net/remoting"
@@ -31,13 +30,18 @@ type group struct {
 // request. Delayed messages and those too large for a batch are sent singly. Bodies in a batch are
 // not compressed.
 func (p *Producer) SendBatch(ctx context.Context, ms ...*Message) ([]SendResult, []error) {
-	results, errs := make([]SendResult, len(ms)), make([]error, len(ms))
+	b := &batchSend{
+		producer: p, ctx: ctx, messages: append([]*Message(nil), ms...),
+		watches: make([]*watched, len(ms)),
+		results: make([]SendResult, len(ms)), errs: make([]error, len(ms)),
+	}
 	groups := map[group][]int{}
 	var order []group
 	for i, m := range ms {
-		if errs[i] = m.check(); errs[i] != nil {
+		if b.errs[i] = p.checkInBatch(m); b.errs[i] != nil {
 			continue
 		}
+		b.messages[i], b.watches[i] = p.watch(ctx, m)
 		g := group{topic: m.Topic, key: m.OrderingKey}
 		if m.Queue != nil {
 			g = group{topic: m.Topic, queue: *m.Queue}
@@ -52,92 +56,118 @@ func (p *Producer) SendBatch(ctx context.Context, ms ...*Message) ([]SendResult,
 	for _, g := range order {
 		slots <- struct{}{}
 		wg.Go(func() {
-			p.sendGroup(ctx, ms, groups[g], results, errs)
+			b.sendGroup(groups[g])
 			<-slots
 		})
 	}
 	wg.Wait()
-	return results, errs
+	for i, w := range b.watches {
+		if w != nil {
+			p.unwatch(w, b.results[i], b.errs[i])
+		}
+	}
+	return b.results, b.errs
+}
+
+func (p *Producer) checkInBatch(m *Message) error {
+	if m == nil {
+		_, err := p.prepare(nil, nil)
+		return err
+	}
+	if _, err := p.topicOf(m.Topic); err != nil {
+		return err
+	}
+	return m.check()
+}
+
+// batchSend is one call of SendBatch. Groups write to places of their own.
+type batchSend struct {
+	producer *Producer
+	ctx      context.Context
+	messages []*Message
+	watches  []*watched
+	results  []SendResult
+	errs     []error
 }
 
 // sendGroup sends the messages with the given indexes, one request after the other.
-func (p *Producer) sendGroup(
-	ctx context.Context, ms []*Message, indexes []int, results []SendResult, errs []error,
-) {
-	var body []byte
-	var ids []string
+func (b *batchSend) sendGroup(indexes []int) {
+	p := b.producer
+	var body, props, ids []byte
 	var members []int
 	flush := func() {
-		if len(members) == 0 {
+		switch len(members) {
+		case 0:
 			return
+		case 1:
+			i := members[0]
+			b.results[i], b.errs[i] = p.sendAlone(b.ctx, b.messages[i], nil)
+		default:
+			b.sendChunk(body, ids, members)
 		}
-		p.sendChunk(ctx, ms[members[0]], body, ids, members, results, errs)
-		body, ids, members = nil, nil, nil
+		body, ids, members = body[:0], ids[:0], members[:0]
 	}
 	for _, i := range indexes {
-		m := ms[i]
-		id := string(p.client.ids.Append(nil))
-		props, err := m.properties(id)
-		if err != nil {
-			errs[i] = err
+		m := b.messages[i]
+		at := len(ids)
+		ids = p.client.ids.Append(ids)
+		var err error
+		if props, err = p.appendProperties(props[:0], m, ids[at:], nil); err != nil {
+			b.errs[i] = err
+			ids = ids[:at]
 			continue
 		}
 		size := record.BatchEntrySize(m.Body, props)
 		if m.timed() || size > batchTarget {
+			ids = ids[:at]
 			flush()
-			results[i], errs[i] = p.Send(ctx, m)
+			b.results[i], b.errs[i] = p.sendAlone(b.ctx, m, nil)
 			continue
 		}
 		if len(body)+size > batchTarget {
+			id := append([]byte(nil), ids[at:]...)
+			ids = ids[:at]
 			flush()
+			ids = append(ids, id...)
 		}
 		body = record.AppendBatchEntry(body, 0, m.Body, props)
-		ids = append(ids, id)
 		members = append(members, i)
-	}
-	if len(members) == 1 {
-		i := members[0]
-		results[i], errs[i] = p.Send(ctx, ms[i])
-		return
 	}
 	flush()
 }
 
 // sendChunk sends one batch and spreads its outcome over its messages.
-func (p *Producer) sendChunk(
-	ctx context.Context, first *Message, body []byte, ids []string, members []int,
-	results []SendResult, errs []error,
-) {
-	r, offsetIDs, err := p.sendBatchOp(ctx, first, body, ids)
-	for at, i := range members {
-		if err != nil {
-			errs[i] = err
-			continue
-		}
-		results[i] = r
-		results[i].ID = ids[at]
-		results[i].Offset += int64(at)
-		if len(offsetIDs) == len(members) {
-			results[i].OffsetID = offsetIDs[at]
+func (b *batchSend) sendChunk(body, ids []byte, members []int) {
+	p := b.producer
+	fail := func(err error) {
+		for _, i := range members {
+			b.errs[i] = err
 		}
 	}
-}
-
-func (p *Producer) sendBatchOp(
-	ctx context.Context, first *Message, body []byte, ids []string,
-) (SendResult, []string, error) {
 	if err := p.buffer.enter(); err != nil {
-		return SendResult{}, nil, err
+		fail(err)
+		return
 	}
 	defer p.buffer.leave()
-	props := record.AppendProperty(nil, propUniqueID, p.client.ids.Append(nil))
-	props = record.AppendProperty(props, propWait, "true")
-	op := p.newOp(first.Topic, props, 0)
+	first := b.messages[members[0]]
+	t, err := p.topicOf(first.Topic)
+	if err != nil {
+		fail(err)
+		return
+	}
+	op := p.newOp(t)
 	op.code, op.header.Batch = remoting.SendBatchMessage, true
-	op.body, op.ids = body, ids
-	if first.Queue != nil || first.OrderingKey != "" || !spreads(p.cfg.selector) {
+	op.body, op.ids = body, append(op.ids[:0], ids...)
+	op.props = record.AppendProperty(op.props[:0], propUniqueID, p.client.ids.Append(nil))
+	op.props = record.AppendProperty(op.props, propWait, "true")
+	op.header.Properties = op.props
+	if !p.free(first) {
 		op.message, op.once = first, true
 	}
-	r, err := p.send(ctx, op)
-	return r, strings.Split(r.OffsetID, ","), err
+	if _, err := p.send(b.ctx, op); err != nil {
+		fail(err)
+	} else {
+		op.results(len(members), func(i int, r SendResult) { b.results[members[i]] = r })
+	}
+	p.recycle(op)
 }

@@ -18,9 +18,9 @@ type buffer struct {
 	count   int
 	bytes   int
 	waiting []*admission
-	open    int // sends of any kind that are not settled
+	open    int // synchronous sends under way
 	epoch   uint64
-	epochs  map[uint64]int // unsettled sends by the epoch they began in
+	epochs  []epochCount // unsettled sends by the epoch they began in, oldest first
 	idle    []*idleWait
 }
 
@@ -31,13 +31,19 @@ type admission struct {
 	in    bool
 }
 
+type epochCount struct {
+	epoch uint64
+	count int
+}
+
+// idleWait is somebody who waits until what began in some epochs is settled.
 type idleWait struct {
 	until uint64 // epochs up to here
 	ready chan struct{}
 }
 
 func newBuffer(count, bytes int) *buffer {
-	return &buffer{maxCount: count, maxBytes: bytes, epochs: map[uint64]int{}}
+	return &buffer{maxCount: count, maxBytes: bytes}
 }
 
 func (b *buffer) fitsLocked(bytes int) bool {
@@ -47,8 +53,19 @@ func (b *buffer) fitsLocked(bytes int) bool {
 func (b *buffer) admitLocked(bytes int) uint64 {
 	b.count++
 	b.bytes += bytes
-	b.epochs[b.epoch]++
+	if n := len(b.epochs); n > 0 && b.epochs[n-1].epoch == b.epoch {
+		b.epochs[n-1].count++
+	} else {
+		b.epochs = append(b.epochs, epochCount{b.epoch, 1})
+	}
 	return b.epoch
+}
+
+// level returns what is held.
+func (b *buffer) level() (count, bytes int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.count, b.bytes
 }
 
 // acquire takes room for one message, waiting as long as ctx allows.
@@ -104,13 +121,22 @@ func (b *buffer) tryAcquire(bytes int) (epoch uint64, err error) {
 	return b.admitLocked(bytes), nil
 }
 
-// release gives the room of one settled message back.
-func (b *buffer) release(epoch uint64, bytes int) {
+// release gives the room of settled messages back that began in one epoch.
+func (b *buffer) release(epoch uint64, count, bytes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.count--
+	b.count -= count
 	b.bytes -= bytes
-	b.settleLocked(epoch)
+	for i := range b.epochs {
+		if b.epochs[i].epoch != epoch {
+			continue
+		}
+		if b.epochs[i].count -= count; b.epochs[i].count == 0 {
+			b.epochs = append(b.epochs[:i], b.epochs[i+1:]...)
+			b.settledLocked()
+		}
+		break
+	}
 	b.wakeLocked()
 }
 
@@ -141,16 +167,11 @@ func (b *buffer) wakeLocked() {
 	}
 }
 
-func (b *buffer) settleLocked(epoch uint64) {
-	b.epochs[epoch]--
-	if b.epochs[epoch] == 0 {
-		delete(b.epochs, epoch)
-		b.settledLocked()
-	}
-}
-
 // settledLocked wakes those whose sends are all settled.
 func (b *buffer) settledLocked() {
+	if len(b.idle) == 0 {
+		return
+	}
 	kept := b.idle[:0]
 	for _, w := range b.idle {
 		if b.settledUpToLocked(w.until) {
@@ -163,32 +184,35 @@ func (b *buffer) settledLocked() {
 }
 
 func (b *buffer) settledUpToLocked(until uint64) bool {
-	for e := range b.epochs {
-		if e <= until {
-			return false
-		}
+	if len(b.epochs) > 0 && b.epochs[0].epoch <= until {
+		return false
 	}
 	return !b.closed || b.open == 0
 }
 
-// wait returns when all that was admitted before is settled; after close also all synchronous
-// sends.
-func (b *buffer) wait(ctx context.Context) error {
+// mark begins a new epoch and returns a wait for what began before; after close also for all
+// synchronous sends. forget ends it.
+func (b *buffer) mark() *idleWait {
 	b.mu.Lock()
-	until := b.epoch
+	defer b.mu.Unlock()
+	w := &idleWait{until: b.epoch, ready: make(chan struct{})}
 	b.epoch++
-	if b.settledUpToLocked(until) {
-		b.mu.Unlock()
-		return nil
+	if b.settledUpToLocked(w.until) {
+		close(w.ready)
+		return w
 	}
-	w := &idleWait{until: until, ready: make(chan struct{})}
 	b.idle = append(b.idle, w)
-	b.mu.Unlock()
-	select {
-	case <-w.ready:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	return w
+}
+
+func (b *buffer) forget(w *idleWait) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, x := range b.idle {
+		if x == w {
+			b.idle = append(b.idle[:i], b.idle[i+1:]...)
+			return
+		}
 	}
 }
 

@@ -14,8 +14,12 @@ import (
 	"github.com/skylarkmq/skylark/net/remoting"
 )
 
+// TestMain finds goroutines that outlive the tests. The ignored ones belong to a pool that gnet,
+// which the broker of the whole-system tests imports, makes at import.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"))
 }
 
 // within gives a test's calls an end well before the test binary's.

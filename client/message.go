@@ -4,7 +4,6 @@ package client
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,7 +67,10 @@ const (
 	propUniqueID    = "UNIQ_KEY"
 	propOrderingKey = "__SHARDINGKEY"
 	propRetryTopic  = "RETRY_TOPIC"
+	propInstanceID  = "INSTANCE_ID"
 	transientPrefix = "__RMQ.TRANSIENT."
+
+	valueEnd = 0x02 // ends each property (record.AppendProperty)
 )
 
 // reserved are the names that clients and brokers use themselves (RocketMQ's MessageConst). Users
@@ -97,18 +99,9 @@ func isReserved(name string) bool {
 	return reserved[name] || strings.HasPrefix(name, transientPrefix)
 }
 
-// check refuses what no broker would take. The error wraps ErrInvalidMessage or
-// ErrMessageTooLarge.
+// check refuses what no broker would take, apart from the topic's name. The error wraps
+// ErrInvalidMessage or ErrMessageTooLarge.
 func (m *Message) check() error {
-	if m == nil {
-		return fmt.Errorf("client: message is nil: %w", ErrInvalidMessage)
-	}
-	if err := protocol.ValidTopic([]byte(m.Topic)); err != nil {
-		return fmt.Errorf("client: topic %q: %w: %w", m.Topic, ErrInvalidMessage, err)
-	}
-	if protocol.RefusedOnSend(m.Topic) {
-		return fmt.Errorf("client: topic %s belongs to the broker: %w", m.Topic, ErrInvalidMessage)
-	}
 	if len(m.Body) == 0 {
 		return fmt.Errorf("client: message to %s has no body: %w", m.Topic, ErrInvalidMessage)
 	}
@@ -117,10 +110,14 @@ func (m *Message) check() error {
 			len(m.Body), m.Topic, maxMessageSize, ErrMessageTooLarge)
 	}
 	ways := 0
-	for _, set := range []bool{m.Delay != 0, !m.DeliverAt.IsZero(), m.DelayLevel != 0} {
-		if set {
-			ways++
-		}
+	if m.Delay != 0 {
+		ways++
+	}
+	if !m.DeliverAt.IsZero() {
+		ways++
+	}
+	if m.DelayLevel != 0 {
+		ways++
 	}
 	if ways > 1 || m.Delay < 0 || m.DelayLevel < 0 {
 		return fmt.Errorf("client: message to %s needs at most one of Delay, DeliverAt and "+
@@ -132,52 +129,106 @@ func (m *Message) check() error {
 	return nil
 }
 
-// properties renders the property text, with names in a fixed order.
-func (m *Message) properties(id string) ([]byte, error) {
-	var p []byte
-	var bad error
-	add := func(name, value string) {
-		if value == "" {
-			return
+// propertyNames is how many user properties are put in order without an allocation.
+const propertyNames = 16
+
+// appendProperties renders the property text behind dst, with names in a fixed order. more comes
+// last and is not checked. Cost: no allocation beyond that of dst.
+func (p *Producer) appendProperties(
+	dst []byte, m *Message, id []byte, more []field,
+) ([]byte, error) {
+	from := len(dst)
+	if m.Tag != "" {
+		if !record.ValidProperty(m.Tag) {
+			return nil, separatorError(propTags, m)
 		}
-		if !record.ValidProperty(value) {
-			bad = fmt.Errorf("client: property %s of a message to %s has a separator: %w",
-				name, m.Topic, ErrInvalidMessage)
-		}
-		p = record.AppendProperty(p, name, value)
+		dst = record.AppendProperty(dst, propTags, m.Tag)
 	}
-	add(propTags, m.Tag)
-	for _, k := range m.Keys {
+	dst, err := appendKeys(dst, m)
+	if err != nil {
+		return nil, err
+	}
+	if m.OrderingKey != "" {
+		if !record.ValidProperty(m.OrderingKey) {
+			return nil, separatorError(propOrderingKey, m)
+		}
+		dst = record.AppendProperty(dst, propOrderingKey, m.OrderingKey)
+	}
+	dst = record.AppendProperty(dst, propUniqueID, id)
+	dst = record.AppendProperty(dst, propWait, "true")
+	switch {
+	case m.Delay != 0:
+		dst = record.AppendProperty(dst, propTimerDelay, strconv.FormatInt(m.Delay.Milliseconds(), 10))
+	case !m.DeliverAt.IsZero():
+		dst = record.AppendProperty(dst, propTimerDue, strconv.FormatInt(m.DeliverAt.UnixMilli(), 10))
+	case m.DelayLevel != 0:
+		dst = record.AppendProperty(dst, propDelay, strconv.Itoa(m.DelayLevel))
+	}
+	if p.client.cfg.namespace != "" {
+		dst = record.AppendProperty(dst, propInstanceID, p.client.cfg.namespace)
+	}
+	if len(m.Properties) > 0 {
+		if dst, err = appendUserProperties(dst, m); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range more {
+		dst = record.AppendProperty(dst, f.name, f.value)
+	}
+	if n := len(dst) - from; n > maxProperties {
+		return nil, fmt.Errorf("client: %d bytes of properties of a message to %s, at most %d: %w",
+			n, m.Topic, maxProperties, ErrMessageTooLarge)
+	}
+	return dst, nil
+}
+
+// appendKeys joins the keys with blanks.
+func appendKeys(dst []byte, m *Message) ([]byte, error) {
+	if len(m.Keys) == 0 {
+		return dst, nil
+	}
+	for i, k := range m.Keys {
 		if k == "" || strings.ContainsRune(k, ' ') {
 			return nil, fmt.Errorf("client: key %q of a message to %s: empty or with a blank: %w",
 				k, m.Topic, ErrInvalidMessage)
 		}
+		if !record.ValidProperty(k) {
+			return nil, separatorError(propKeys, m)
+		}
+		if i == 0 {
+			dst = record.AppendProperty(dst, propKeys, k)
+			continue
+		}
+		dst[len(dst)-1] = ' ' // instead of the end of the value
+		dst = append(append(dst, k...), valueEnd)
 	}
-	add(propKeys, strings.Join(m.Keys, " "))
-	add(propOrderingKey, m.OrderingKey)
-	add(propUniqueID, id)
-	add(propWait, "true")
-	switch {
-	case m.Delay != 0:
-		add(propTimerDelay, strconv.FormatInt(m.Delay.Milliseconds(), 10))
-	case !m.DeliverAt.IsZero():
-		add(propTimerDue, strconv.FormatInt(m.DeliverAt.UnixMilli(), 10))
-	case m.DelayLevel != 0:
-		add(propDelay, strconv.Itoa(m.DelayLevel))
+	return dst, nil
+}
+
+func appendUserProperties(dst []byte, m *Message) ([]byte, error) {
+	var room [propertyNames]string
+	names := room[:0]
+	for name := range m.Properties {
+		names = append(names, name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.Properties)) {
+	slices.Sort(names)
+	for _, name := range names {
 		value := m.Properties[name]
 		if isReserved(name) || !record.ValidProperty(name) || value == "" {
 			return nil, fmt.Errorf("client: property %q of a message to %s is reserved or empty: %w",
 				name, m.Topic, ErrInvalidMessage)
 		}
-		add(name, value)
+		if !record.ValidProperty(value) {
+			return nil, separatorError(name, m)
+		}
+		dst = record.AppendProperty(dst, name, value)
 	}
-	if bad == nil && len(p) > maxProperties {
-		bad = fmt.Errorf("client: %d bytes of properties of a message to %s, at most %d: %w",
-			len(p), m.Topic, maxProperties, ErrMessageTooLarge)
-	}
-	return p, bad
+	return dst, nil
+}
+
+func separatorError(name string, m *Message) error {
+	return fmt.Errorf("client: property %s of a message to %s has one of the separators 0x01 and "+
+		"0x02: %w", name, m.Topic, ErrInvalidMessage)
 }
 
 // timed reports whether the message is to be delivered later.

@@ -23,10 +23,16 @@ type producerConfig struct {
 	selector     Selector // nil: round robin, HashJava with an ordering key
 	bufferCount  int
 	bufferBytes  int
+	linger       time.Duration
+	lingerBytes  int // 0: no batches
 	codec        Codec
 	level        int
 	compressFrom int
 	template     bool
+	tolerant     bool // of slow brokers
+	detector     bool
+	trace        string // topic; empty: none
+	errs         []error
 }
 
 // WithRetries sets how many further brokers are tried. The default is 2.
@@ -44,10 +50,27 @@ func WithSelector(s Selector) ProducerOption {
 	return func(c *producerConfig) { c.selector = s }
 }
 
-// WithBuffer bounds messages and bytes of bodies that SendAsync holds. The default is 10000 and
-// 64 MiB. One message larger than the bytes is let in when the buffer is empty.
+// WithBuffer bounds what SendAsync holds: messages, and bytes of memory, that is bodies, properties
+// and what the client needs to keep track of them (about 1.3 KB for a message, 0.1 KB with linger).
+// The default is 10000 and 64 MiB. One message larger than the bytes is let in when the buffer is
+// empty.
 func WithBuffer(messages, bytes int) ProducerOption {
 	return func(c *producerConfig) { c.bufferCount, c.bufferBytes = messages, bytes }
+}
+
+// WithLinger gathers the messages of SendAsync, and of Sends that run at once, into batches of up to
+// bytes for one topic and queue. A batch leaves when it is full, or d after its first message; with
+// d = 0 it leaves at once, and what comes while it is on its way makes the next one. Each message
+// has a result of its own. Delayed messages, and bodies that compression is for, go alone. The
+// default is no batches; 5 ms and 64 KiB suit most loads.
+func WithLinger(d time.Duration, bytes int) ProducerOption {
+	return func(c *producerConfig) {
+		if d < 0 || d > time.Minute || bytes < 1 || bytes > maxMessageSize {
+			c.errs = append(c.errs, fmt.Errorf("linger of %s and %d bytes: 0 to 1 min and 1 to %d are "+
+				"allowed", d, bytes, maxMessageSize))
+		}
+		c.linger, c.lingerBytes = d, bytes
+	}
 }
 
 // WithCompression compresses bodies from minBytes on. The default is zlib, level 5, from 4096.
@@ -63,7 +86,7 @@ func WithDefaultTopicRoute(on bool) ProducerOption {
 }
 
 func (c *producerConfig) check() error {
-	var errs []error
+	errs := c.errs
 	bad := func(cond bool, format string, args ...any) {
 		if cond {
 			errs = append(errs, fmt.Errorf(format, args...))
@@ -115,20 +138,29 @@ type SendResult struct {
 	RecallHandle string // of a timer message
 }
 
-// Producer sends messages for one group. It is safe for concurrent use. Goroutines, from the first
-// SendAsync on: one that picks queues, one for each broker that hands requests to its connection,
-// and one that runs callbacks; Close ends them.
+// Producer sends messages for one group. It is safe for concurrent use. Goroutines exist while there
+// is something to do for asynchronous sends: one for each topic whose route is fetched, one for each
+// broker that is dialled, and one that runs callbacks. Close ends them.
 type Producer struct {
-	client     *Client
-	group      string
-	cfg        producerConfig
-	compressor *compressor
-	turn       atomic.Uint32 // round robin
+	// Constant after NewProducer.
+	client       *Client
+	group        string
+	wireGroup    []byte
+	defaultTopic []byte
+	cfg          producerConfig
+	compressor   *compressor
+	faults       *faultTable // nil: slow brokers are not avoided
+	buffer       *buffer
+	async        *pipeline
+	ctx          context.Context // ends when Close gives up waiting
+	cancel       context.CancelCauseFunc
 
-	ctx    context.Context // ends when Close gives up waiting
-	cancel context.CancelCauseFunc
-	buffer *buffer
-	async  *pipeline
+	wg      sync.WaitGroup
+	seed    atomic.Uint32 // where the next topic begins its round
+	topics  sync.Map      // of *topicSend by name
+	ops     sync.Pool     // of *sendOp for one message
+	batches sync.Pool     // of *sendOp for batches
+	waits   sync.Pool     // of *waiting
 
 	closing sync.Once
 	done    chan struct{}
@@ -137,15 +169,32 @@ type Producer struct {
 
 // NewProducer makes a producer of a group. It makes no connection.
 func (c *Client) NewProducer(group string, opts ...ProducerOption) (*Producer, error) {
+	p, err := c.newProducer(group, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.join(p); err != nil {
+		p.cancel(ErrClosed)
+		p.wg.Wait()
+		return nil, err
+	}
+	c.wakeHeartbeats()
+	return p, nil
+}
+
+// newProducer makes a producer that is not yet a member of the client.
+func (c *Client) newProducer(group string, opts []ProducerOption) (*Producer, error) {
 	cfg := producerConfig{
 		retries: 2, sendTimeout: 3 * time.Second, bufferCount: 10_000, bufferBytes: 64 << 20,
 		codec: Zlib, level: 5, compressFrom: 4096, template: true,
 	}
 	for _, o := range opts {
-		o(&cfg)
+		if o != nil {
+			o(&cfg)
+		}
 	}
 	err := cfg.check()
-	if verr := protocol.ValidGroup([]byte(group)); verr != nil {
+	if verr := protocol.ValidGroup([]byte(c.onWire(group))); verr != nil {
 		err = errors.Join(fmt.Errorf("group %q: %w", group, verr), err)
 	} else if group == protocol.DefaultProducerGroup {
 		err = errors.Join(fmt.Errorf("group %s is refused: choose a name of your own", group), err)
@@ -155,21 +204,26 @@ func (c *Client) NewProducer(group string, opts ...ProducerOption) (*Producer, e
 		return nil, fmt.Errorf("client: options of producer: %w", err)
 	}
 	p := &Producer{
-		client: c, group: group, cfg: cfg, compressor: comp,
+		client: c, group: group, wireGroup: []byte(c.onWire(group)),
+		defaultTopic: []byte(protocol.TBW102), cfg: cfg, compressor: comp,
 		buffer: newBuffer(cfg.bufferCount, cfg.bufferBytes), done: make(chan struct{}),
 	}
-	p.turn.Store(rand.Uint32())
+	p.seed.Store(rand.Uint32())
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	p.async = newPipeline(p)
-	if err := c.join(p); err != nil {
-		return nil, err
+	if cfg.tolerant {
+		p.faults = newFaultTable(cfg.detector)
+		if cfg.detector {
+			p.wg.Go(p.detect)
+		}
 	}
-	c.wakeHeartbeats()
 	return p, nil
 }
 
 func (p *Producer) beatInto(h *protocol.HeartbeatData) {
-	h.ProducerDataSet = append(h.ProducerDataSet, protocol.ProducerData{GroupName: p.client.onWire(p.group)})
+	h.ProducerDataSet = append(h.ProducerDataSet, protocol.ProducerData{
+		GroupName: string(p.wireGroup),
+	})
 }
 
 // Send delivers one message and waits. Retries on other brokers stay inside ctx and the send
@@ -177,46 +231,91 @@ func (p *Producer) beatInto(h *protocol.HeartbeatData) {
 // ErrInvalidMessage, ErrMessageTooLarge or ErrClosed. A result whose status is not Stored is no
 // error: the master has the message.
 func (p *Producer) Send(ctx context.Context, m *Message) (SendResult, error) {
-	op, err := p.prepare(m)
-	if err != nil {
-		return SendResult{}, err
+	m, w := p.watch(ctx, m)
+	if p.cfg.lingerBytes > 0 {
+		return p.sendGathered(ctx, m, w)
 	}
-	if err := p.buffer.enter(); err != nil {
-		return SendResult{}, err
+	r, err := p.sendAlone(ctx, m, nil)
+	if w != nil {
+		p.unwatch(w, r, err)
 	}
-	defer p.buffer.leave()
-	return p.send(ctx, op)
+	return r, err
 }
 
-// SendOneWay hands one message to a connection and waits for no answer: whether it is stored stays
-// unknown.
+// sendAlone sends one message in a request of its own and waits.
+func (p *Producer) sendAlone(ctx context.Context, m *Message, x *extras) (SendResult, error) {
+	op, err := p.prepare(m, x)
+	if err != nil {
+		return SendResult{}, err
+	}
+	if err := p.buffer.enter(); err != nil {
+		p.recycle(op)
+		return SendResult{}, err
+	}
+	r, err := p.send(ctx, op)
+	p.recycle(op)
+	p.buffer.leave()
+	return r, err
+}
+
+// SendOneWay returns when the bytes of one message have been written to the connection. No answer is
+// waited for: whether it is stored stays unknown.
 func (p *Producer) SendOneWay(ctx context.Context, m *Message) error {
-	op, err := p.prepare(m)
+	m, w := p.watch(ctx, m)
+	err := p.sendOneWay(ctx, m)
+	if w != nil {
+		p.unwatch(w, SendResult{}, err)
+	}
+	return err
+}
+
+func (p *Producer) sendOneWay(ctx context.Context, m *Message) error {
+	op, err := p.prepare(m, nil)
 	if err != nil {
 		return err
 	}
+	defer p.recycle(op)
 	if err := p.buffer.enter(); err != nil {
 		return err
 	}
 	defer p.buffer.leave()
-	ctx, cancel := p.bound(ctx)
+	ctx, cancel := p.bound(ctx, op.deadline)
 	defer cancel()
 	if err := p.pick(ctx, op); err != nil {
 		return op.fail(err)
 	}
-	if err := p.client.pool.Oneway(ctx, op.addr, op.request()); err != nil {
-		op.tried(op.started, err)
+	op.tryFrom = time.Now()
+	conn, err := p.client.pool.Conn(ctx, op.addr)
+	if err == nil {
+		err = conn.OnewayWritten(ctx, op.request(time.Until(op.deadline)))
+	}
+	if op.settled(err); err != nil {
 		return op.fail(nil)
 	}
 	return nil
 }
 
-// Flush waits until all that was queued before is settled, or ctx ends.
+// Flush sends what lingers and waits until all that was queued before is settled, or ctx ends.
 func (p *Producer) Flush(ctx context.Context) error {
-	if err := p.buffer.wait(ctx); err != nil {
-		return fmt.Errorf("client: flushing producer %s: %w", p.group, err)
+	all := p.buffer.mark()
+	for {
+		p.topics.Range(func(_, t any) bool {
+			t.(*topicSend).linger.flush()
+			return true
+		})
+		// A message that was let into the buffer and not yet into a batch is found by the next look.
+		look := time.NewTimer(lookAgain)
+		select {
+		case <-all.ready:
+			look.Stop()
+			return nil
+		case <-ctx.Done():
+			look.Stop()
+			p.buffer.forget(all)
+			return fmt.Errorf("client: flushing producer %s: %w", p.group, context.Cause(ctx))
+		case <-look.C:
+		}
 	}
-	return nil
 }
 
 // Close refuses new messages, flushes, unregisters the group and waits for the goroutines. What is
@@ -227,23 +326,16 @@ func (p *Producer) Close(ctx context.Context) error {
 		p.buffer.close()
 		p.failure = p.Flush(ctx)
 		p.cancel(ErrClosed)
-		p.async.stop()
+		p.async.abandonAll()
+		p.topics.Range(func(_, t any) bool {
+			t.(*topicSend).linger.stop()
+			return true
+		})
+		p.wg.Wait()
 		p.client.leave(p)
-		p.client.unregister(context.WithoutCancel(ctx), p.client.onWire(p.group), "")
+		p.client.unregister(context.WithoutCancel(ctx), string(p.wireGroup), "")
 		close(p.done)
 	})
 	<-p.done
 	return p.failure
-}
-
-// bound puts the send timeout and the producer's own end on a caller's context.
-func (p *Producer) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.sendTimeout)
-	out, give := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(p.ctx, func() { give(ErrClosed) })
-	return out, func() {
-		stop()
-		give(nil)
-		cancel()
-	}
 }

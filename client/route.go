@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skylarkmq/skylark/net/invoke"
@@ -70,9 +71,10 @@ type routeTable struct {
 	topics map[string]*routeEntry
 }
 
+// routeEntry is one topic. Entries stay for the life of the client, so senders keep them.
 type routeEntry struct {
-	route   *topicRoute // nil: not known
-	absent  time.Time   // when a name server said that there is no such topic
+	route   atomic.Pointer[topicRoute] // nil: not known; written with the lock held
+	absent  time.Time                  // when a name server said that there is no such topic
 	running *routeFetch
 }
 
@@ -95,12 +97,27 @@ func (t *routeTable) entryLocked(topic string) *routeEntry {
 	return e
 }
 
+// writableRoute returns the known route when it has a queue to write to, else nil. It takes no lock.
+func (e *routeEntry) writableRoute() *topicRoute {
+	if rt := e.route.Load(); rt != nil && len(rt.writable) > 0 {
+		return rt
+	}
+	return nil
+}
+
+// entry returns the entry of a topic, for senders.
+func (t *routeTable) entry(topic string) *routeEntry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.entryLocked(topic)
+}
+
 // cached returns the known route of a topic, nil when there is none.
 func (t *routeTable) cached(topic string) *topicRoute {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e := t.topics[topic]; e != nil {
-		return e.route
+		return e.route.Load()
 	}
 	return nil
 }
@@ -134,8 +151,8 @@ func (t *routeTable) forSend(
 		return nil, err
 	}
 	t.mu.Lock()
-	if e := t.entryLocked(topic); e.route == nil {
-		e.route = rt
+	if e := t.entryLocked(topic); e.route.Load() == nil {
+		e.route.Store(rt)
 	}
 	t.mu.Unlock()
 	return rt, nil
@@ -199,13 +216,15 @@ func (t *routeTable) run(topic string, f *routeFetch) {
 	fresh, moved := false, false
 	switch {
 	case f.err == nil:
-		moved = e.route != nil && !slices.Equal(e.route.readable, f.route.readable)
-		fresh = e.route == nil || e.route.template
-		e.route, e.absent = f.route, time.Time{}
+		known := e.route.Load()
+		moved = known != nil && !slices.Equal(known.readable, f.route.readable)
+		fresh = known == nil || known.template
+		e.route.Store(f.route)
+		e.absent = time.Time{}
 	case errors.Is(f.err, ErrNoRoute):
 		e.absent = time.Now()
-		if e.route != nil && !e.route.template {
-			e.route = nil // deleted
+		if known := e.route.Load(); known != nil && !known.template {
+			e.route.Store(nil) // deleted
 		}
 	}
 	t.mu.Unlock()
@@ -296,10 +315,11 @@ func (t *routeTable) addresses(all bool) []string {
 	seen := map[string]bool{}
 	var list []string
 	for _, e := range t.topics {
-		if e.route == nil {
+		rt := e.route.Load()
+		if rt == nil {
 			continue
 		}
-		for _, addrs := range e.route.brokers {
+		for _, addrs := range rt.brokers {
 			for id, addr := range addrs {
 				if (all || id == 0) && addr != "" && !seen[addr] {
 					seen[addr] = true
@@ -310,6 +330,25 @@ func (t *routeTable) addresses(all bool) []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// masters returns the address of each broker that a known route mentions, by name.
+func (t *routeTable) masters() map[string]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := map[string]string{}
+	for _, e := range t.topics {
+		rt := e.route.Load()
+		if rt == nil {
+			continue
+		}
+		for name, addrs := range rt.brokers {
+			if addr := addrs[0]; addr != "" {
+				out[name] = addr
+			}
+		}
+	}
+	return out
 }
 
 // refreshRoutes asks for every known topic anew, all 30 s.

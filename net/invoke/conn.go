@@ -119,7 +119,7 @@ func (c *Conn) oneway(ctx context.Context, r *Request) (end uint64, err error) {
 		}
 		r = &q
 	}
-	if err := c.lockForOutput(ctx); err != nil {
+	if err := c.lockForOutput(ctx, r.Timeout); err != nil {
 		return 0, &Error{Addr: c.addr, Op: "send", Err: err}
 	}
 	c.opaque++
@@ -200,7 +200,7 @@ func (c *Conn) start(
 		}
 		r = &q
 	}
-	if err := c.lockForOutput(ctx); err != nil {
+	if err := c.lockForOutput(ctx, r.Timeout); err != nil {
 		return 0, &Error{Addr: c.addr, Op: "call", Err: err}
 	}
 	if len(c.pending) >= c.pool.cfg.MaxPending {
@@ -242,8 +242,9 @@ func (c *Conn) watchLocked(ctx context.Context, k *call, opaque remoting.Opaque)
 }
 
 // lockForOutput returns with the lock held when the connection is usable and has room, or with an
-// error and without it.
-func (c *Conn) lockForOutput(ctx context.Context) error {
+// error and without it. A positive limit bounds the wait as ctx does.
+func (c *Conn) lockForOutput(ctx context.Context, limit time.Duration) error {
+	var late <-chan time.Time
 	for {
 		c.mu.Lock()
 		if c.err != nil {
@@ -259,8 +260,15 @@ func (c *Conn) lockForOutput(ctx context.Context) error {
 		}
 		room := c.room
 		c.mu.Unlock()
+		if limit > 0 && late == nil {
+			t := time.NewTimer(limit)
+			defer t.Stop()
+			late = t.C
+		}
 		select {
 		case <-room:
+		case <-late:
+			return context.DeadlineExceeded
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -195,6 +195,37 @@ func (p *Pool) connect(ctx context.Context, addr string, pooled bool) (*Conn, er
 	return c, nil
 }
 
+// Lookup returns the connection of addr, nil when there is none. It never waits.
+func (p *Pool) Lookup(addr string) *Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.conns[addr]
+}
+
+// Abandon takes the calls out whose waiters match, on all connections, and returns these waiters:
+// they get no outcome. It is for callers that end, not for each call. match must not block.
+func (p *Pool) Abandon(match func(Waiter) bool) []Waiter {
+	p.mu.Lock()
+	conns := make([]*Conn, 0, len(p.all))
+	for c := range p.all {
+		conns = append(conns, c)
+	}
+	p.mu.Unlock()
+	var out []Waiter
+	for _, c := range conns {
+		c.mu.Lock()
+		for opaque, k := range c.pending {
+			if k.stop == nil && match(k.waiter) {
+				out = append(out, k.waiter)
+				delete(c.pending, opaque)
+				c.freeCallLocked(k)
+			}
+		}
+		c.mu.Unlock()
+	}
+	return out
+}
+
 // Retire has the next call to the address of c dial anew, and closes c once its calls have their
 // answers. For peers that say that they go away.
 func (p *Pool) Retire(c *Conn) {
