@@ -108,8 +108,10 @@ func (c *Client) askNameServer(ctx context.Context, r *invoke.Request) (*invoke.
 		}
 		servers = slices.DeleteFunc(servers, func(s string) bool { return s == addr })
 	}
-	return nil, fmt.Errorf("client: asking name servers (check that one of them runs and can be "+
-		"reached): %w", errors.Join(errs...))
+	if cause := context.Cause(ctx); cause != nil {
+		errs = append(errs, cause)
+	}
+	return nil, fmt.Errorf("client: asking name servers: %w", errors.Join(errs...))
 }
 
 // deadlineOf returns the deadline of a context that went through bounded.
