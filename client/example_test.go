@@ -5,50 +5,277 @@ package client_test
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
+	"log"
+	"sync/atomic"
+	"testing"
+	"time"
 
 	"github.com/skylarkmq/skylark/client"
+	"github.com/skylarkmq/skylark/client/admin"
+	"github.com/skylarkmq/skylark/client/clienttest"
 )
 
-func ExampleProducer_Send() {
-	ctx := context.Background()
-	c, err := client.New([]string{"127.0.0.1:9876"})
+// The examples of README.md: each code block there is what one of them gives to inCluster, or the body
+// of a TestReadme (TestReadmeIsWhatRuns).
+
+// inCluster runs do with a client and a producer of a real name server and broker in this process.
+func inCluster(do func(ctx context.Context, c *client.Client, p *client.Producer) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cluster, err := clienttest.New(clienttest.WithTopic("created", 1))
 	if err != nil {
-		slog.Error("options", "err", err)
-		return
+		log.Fatal(err)
 	}
-	defer c.Close(ctx)
-	p, err := c.NewProducer("orders")
-	if err != nil {
-		slog.Error("options", "err", err)
-		return
+	c, err := client.New([]string{cluster.NameServer()})
+	if err == nil {
+		var p *client.Producer
+		if p, err = c.NewProducer("shop"); err == nil {
+			err = do(ctx, c, p)
+		}
+		err = errors.Join(err, c.Close(ctx))
 	}
-	res, err := p.Send(ctx, &client.Message{Topic: "created", Body: []byte("7"), Keys: []string{"7"}})
-	if be := (*client.BrokerError)(nil); errors.As(err, &be) {
-		slog.Error("refused", "code", be.Code, "broker", be.Broker)
-		return
+	if err := errors.Join(err, cluster.Close()); err != nil {
+		log.Fatal(err)
 	}
-	slog.Info("sent", "id", res.ID, "queue", res.Queue.String(), "offset", res.Offset)
 }
 
-func ExampleReader_Messages() {
-	ctx := context.Background()
-	c, err := client.New([]string{"127.0.0.1:9876"})
-	if err != nil {
-		slog.Error("options", "err", err)
-		return
-	}
-	defer c.Close(ctx)
-	r, err := c.NewReader("billing", client.WithSubscription("created", client.Tags("eu", "us")))
-	if err != nil {
-		slog.Error("options", "err", err)
-		return
-	}
-	for m, err := range r.Messages(ctx) {
-		if err != nil {
-			slog.Error("reading", "err", err)
-			return
+// Send a message, and look at a refusal.
+func Example_send() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		res, err := p.Send(ctx, &client.Message{Topic: "created", Tag: "eu", Keys: []string{"7"}, Body: []byte("order 7")})
+		if be := (*client.BrokerError)(nil); errors.As(err, &be) {
+			return fmt.Errorf("broker %s refused with code %d: %w", be.Broker, be.Code, err)
+		} else if err != nil {
+			return err
 		}
-		slog.Info("received", "id", m.ID, "body", string(m.Body)) // done when the loop goes on
+		fmt.Println(res.Status, res.Queue, res.Offset)
+		return nil
+	})
+	// Output: SEND_OK created/broker-a/0 0
+}
+
+// Send as fast as the broker takes it, with bounded memory.
+func Example_highRate() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		var failed atomic.Int64
+		count := func(_ client.SendResult, err error) {
+			if err != nil {
+				failed.Add(1)
+			}
+		}
+		for i := range 1000 {
+			if err := p.SendAsync(ctx, &client.Message{Topic: "created", Body: fmt.Append(nil, i)}, count); err != nil {
+				return err // it waits while WithBuffer's messages or bytes are full; TrySendAsync does not
+			}
+		}
+		err := p.Flush(ctx)
+		fmt.Println("failed:", failed.Load(), err)
+		return nil
+	})
+	// Output: failed: 0 <nil>
+}
+
+// Send a batch, with a result for each message.
+func Example_batch() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		results, errs := p.SendBatch(ctx,
+			&client.Message{Topic: "created", Body: []byte("a")},
+			&client.Message{Topic: "created", Body: []byte("b")})
+		for i, res := range results {
+			fmt.Println(res.Offset, errs[i])
+		}
+		return nil
+	})
+	// Output:
+	// 0 <nil>
+	// 1 <nil>
+}
+
+// Consume as a member of a group, each message decoded.
+func Example_consume() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		if _, err := p.Send(ctx, &client.Message{Topic: "created", Tag: "eu", Body: []byte(`{"id":7,"total":42}`)}); err != nil {
+			return err
+		}
+		type order struct{ ID, Total int }
+		k, err := c.NewConsumer("billing", client.WithSubscription("created", client.Tags("eu", "us")),
+			client.WithStart(client.Earliest), client.WithConcurrency(64))
+		if err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(ctx) // signal.NotifyContext in a program: Run drains and commits
+		return k.Run(ctx, client.HandleJSON(func(ctx context.Context, o order, m *client.Received) error {
+			fmt.Println("order", o.ID, "total", o.Total, "attempt", m.Attempt)
+			stop()
+			return nil // done; an error has it delivered again
+		}))
+	})
+	// Output: order 7 total 42 attempt 1
+}
+
+// Steer what becomes of a message that failed.
+func Example_retry() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		if _, errs := p.SendBatch(ctx, made("busy"), made("bad")); errors.Join(errs...) != nil {
+			return errors.Join(errs...)
+		}
+		k, err := c.NewConsumer("billing", client.WithSubscription("created", client.All()), client.WithStart(client.Earliest))
+		if err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(ctx)
+		return k.Run(ctx, func(ctx context.Context, m *client.Received) error {
+			switch {
+			case string(m.Body) == "bad":
+				return client.DeadLetter(errors.New("cannot be billed")) // to the topic %DLQ%billing
+			case m.Attempt == 1:
+				return client.RetryAfter(time.Second, errors.New("bank is busy")) // WithMaxRetries bounds it
+			}
+			fmt.Println(string(m.Body), "attempt", m.Attempt)
+			stop()
+			return nil
+		})
+	})
+	// Output: busy attempt 2
+}
+
+// Keep the order of messages with one key, and work on many keys at once.
+func Example_ordered() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		for i := range 4 {
+			m := &client.Message{Topic: "created", OrderingKey: "account 7", Body: fmt.Append(nil, "step ", i)}
+			if _, err := p.Send(ctx, m); err != nil {
+				return err
+			}
+		}
+		k, err := c.NewConsumer("ledger", client.WithSubscription("created", client.All()),
+			client.WithStart(client.Earliest), client.WithOrdered(true)) // true: keys of a queue in parallel
+		if err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(ctx)
+		return k.Run(ctx, func(ctx context.Context, m *client.Received) error {
+			fmt.Println(m.OrderingKey, string(m.Body))
+			if string(m.Body) == "step 3" {
+				stop()
+			}
+			return nil
+		})
+	})
+	// Output:
+	// account 7 step 0
+	// account 7 step 1
+	// account 7 step 2
+	// account 7 step 3
+}
+
+// Deliver later.
+func Example_delay() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		sent := time.Now()
+		if _, err := p.Send(ctx, &client.Message{Topic: "created", Body: []byte("remind"), Delay: time.Second}); err != nil {
+			return err // DeliverAt is a time; DelayLevel one of RocketMQ's levels
+		}
+		r, err := c.NewReader("", client.WithSubscription("created", client.All()), client.WithStart(client.Earliest))
+		if err != nil {
+			return err
+		}
+		ms, err := r.Poll(ctx, 1)
+		if err != nil {
+			return err
+		}
+		fmt.Println(string(ms[0].Body), time.Since(sent) >= time.Second)
+		return nil
+	})
+	// Output: remind true
+}
+
+// Read with an iterator, at your own pace.
+func Example_pull() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		if _, errs := p.SendBatch(ctx, made("a"), made("b")); errors.Join(errs...) != nil {
+			return errors.Join(errs...)
+		}
+		r, err := c.NewReader("billing", client.WithSubscription("created", client.All()), client.WithStart(client.Earliest))
+		if err != nil {
+			return err
+		}
+		for m, err := range r.Messages(ctx) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(string(m.Body)) // done when the loop asks for the next one; else it comes again
+			if string(m.Body) == "b" {
+				return r.Commit(ctx, m)
+			}
+		}
+		return nil
+	})
+	// Output:
+	// a
+	// b
+}
+
+// Read again from a time.
+func Example_seek() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		before := time.Now()
+		if _, errs := p.SendBatch(ctx, made("a"), made("b")); errors.Join(errs...) != nil {
+			return errors.Join(errs...)
+		}
+		queues, err := c.Queues(ctx, "created")
+		if err != nil {
+			return err
+		}
+		r, err := c.NewReader("") // without a group: no stored position
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(r.Assign(queues...), r.SeekTime(ctx, queues[0], before)); err != nil {
+			return err
+		}
+		ms, err := r.Poll(ctx, 10)
+		fmt.Println(len(ms) > 0 && string(ms[0].Body) == "a", err)
+		return nil
+	})
+	// Output: true <nil>
+}
+
+// Make a topic, and see how far a group is.
+func Example_admin() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		a := admin.New(c)
+		if _, err := a.PutTopic(ctx, admin.TopicConfig{Name: "paid", WriteQueues: 2, ReadQueues: 2}, admin.Everywhere()); err != nil {
+			return err // an *admin.PartialError when only some brokers failed
+		}
+		status, err := a.TopicStatus(ctx, "paid")
+		if err != nil {
+			return err
+		}
+		progress, err := a.Progress(ctx, "billing", "paid")
+		fmt.Println(len(status.Queues), progress.Lag, err)
+		return nil
+	})
+	// Output: 2 0 <nil>
+}
+
+// Test your program against a real broker in the test's process.
+func TestReadmeBilling(t *testing.T) {
+	cluster := clienttest.Start(t, clienttest.WithTopics("created"), clienttest.WithoutAutoCreate())
+	p, err := cluster.Client(t).NewProducer("shop", client.WithSendTimeout(100*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
 	}
+	if err := cluster.Broker(0).Kill(); err != nil { // Start brings it back with what it had acknowledged
+		t.Fatal(err)
+	}
+	if _, err := p.Send(t.Context(), &client.Message{Topic: "created", Body: []byte("x")}); err == nil {
+		t.Error("a dead broker took a message")
+	}
+}
+
+// made is a message to the topic of the examples.
+func made(body string) *client.Message {
+	return &client.Message{Topic: "created", Body: []byte(body)}
 }
