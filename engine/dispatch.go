@@ -75,6 +75,7 @@ func (h *loopHandler) Close(c *eventloop.Conn, _ error) {
 	}
 	leave := func() {
 		h.broker.calls.gone(ch)
+		h.broker.locks.Release(ch) // before the members that stay are told
 		h.broker.members.ChannelClosed(ch)
 	}
 	if !h.broker.workers.hand(0, leave) {
@@ -98,7 +99,7 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 		Channel: ch, Peer: c.RemoteAddr(), Version: cmd.Version, Language: cmd.Language,
 		Listener: c.Listener(),
 	}
-	if remoting.RequestCode(cmd.Code) == remoting.HeartBeat {
+	if joins(cmd.Code) {
 		ch.known.Store(true)
 	}
 	ch.unread.Store(c.Queued())
@@ -133,8 +134,9 @@ func (b *Broker) work(job *coldJob, process processor.Func, caller *processor.Ca
 	// From here on the answer waits for its loop, which may be busier than the workers.
 	b.produced.Add(int64(len(job.reply.Body)))
 	ch.unread.Add(int64(len(job.reply.Body)))
-	if remoting.RequestCode(job.cmd.Code) == remoting.HeartBeat && ch.closed.Load() {
+	if joins(job.cmd.Code) && ch.closed.Load() {
 		// The connection ended while its heartbeat waited here: its end was told too early.
+		b.locks.Release(ch)
 		b.members.ChannelClosed(ch)
 	}
 	if job.cmd.IsOneway() || job.reply.Silent {
@@ -142,6 +144,12 @@ func (b *Broker) work(job *coldJob, process processor.Func, caller *processor.Ca
 		return
 	}
 	job.ref.Post(job)
+}
+
+// joins tells the codes after which a connection's end matters to others.
+func joins(code int32) bool {
+	return remoting.RequestCode(code) == remoting.HeartBeat ||
+		remoting.RequestCode(code) == remoting.LockBatchMQ
 }
 
 // producedMax is how many bytes of answers may wait for their loops while costly questions are still

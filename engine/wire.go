@@ -217,6 +217,7 @@ func (b *Broker) replyProcessor() *processor.Replies {
 // topicDeleted wakes the pulls that are held on a topic which is gone, and tells the name servers.
 func (b *Broker) topicDeleted(name string) {
 	b.held.WakeTopic(name)
+	b.locks.RemoveTopic(name)
 	b.stats.RemoveTopic(name)
 	b.filters.RemoveTopic(name)
 }

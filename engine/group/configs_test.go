@@ -223,7 +223,7 @@ func TestLocks(t *testing.T) {
 	l := group.NewLocks(func() time.Time { return now })
 	lock := func(client string, ask, want []protocol.MessageQueue) {
 		t.Helper()
-		if d := cmp.Diff(want, l.LockBatch("g", client, ask)); d != "" {
+		if d := cmp.Diff(want, l.LockBatch("g", client, &conn{client}, ask)); d != "" {
 			t.Fatal(client, d)
 		}
 	}
@@ -242,6 +242,34 @@ func TestLocks(t *testing.T) {
 	if l.HasUnexpired("g") {
 		t.Fatal("lapsed locks count as live")
 	}
+}
+
+// Locks end with their holder's connection, unless it has renewed them over another one, and when it
+// leaves the group.
+func TestLocksRelease(t *testing.T) {
+	t.Parallel()
+	l := group.NewLocks(nil)
+	first, second, other := &conn{"1"}, &conn{"2"}, &conn{"3"}
+	lock := func(name, client string, ch group.Channel, want ...int32) {
+		t.Helper()
+		if d := cmp.Diff(queues(want...), l.LockBatch(name, client, ch, queues(0, 1))); d != "" {
+			t.Fatal(client, d)
+		}
+	}
+	lock("g", "a", first, 0, 1)
+	lock("h", "a", first, 0, 1)
+	l.LockBatch("g", "a", second, queues(1)) // the client has connected anew
+	l.Release(first)
+	lock("g", "b", other, 0)
+	lock("h", "b", other, 0, 1)
+	l.ReleaseClient("g", "a")
+	lock("g", "b", other, 0, 1)
+	l.Release(second)
+	l.RemoveTopic("T")
+	lock("g", "c", first, 0, 1)
+	lock("h", "c", first, 0, 1)
+	l.RemoveGroup("g")
+	lock("g", "d", second, 0, 1)
 }
 
 // TestGoldenFiles reads the tables of RocketMQ 5.5.0 and writes them back with the same content.

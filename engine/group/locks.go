@@ -3,6 +3,7 @@
 package group
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -24,12 +25,14 @@ const (
 type Locks struct {
 	now func() time.Time
 
-	mu     sync.Mutex
-	groups map[string]map[protocol.MessageQueue]lock
+	mu       sync.Mutex
+	groups   map[string]map[protocol.MessageQueue]lock
+	channels map[Channel]map[string]bool // groups in which a connection took locks
 }
 
 type lock struct {
 	client string
+	ch     Channel // over which it was taken or renewed last
 	at     time.Time
 }
 
@@ -40,14 +43,17 @@ func NewLocks(now func() time.Time) *Locks {
 	if now == nil {
 		now = time.Now
 	}
-	return &Locks{now: now, groups: map[string]map[protocol.MessageQueue]lock{}}
+	return &Locks{
+		now: now, groups: map[string]map[protocol.MessageQueue]lock{},
+		channels: map[Channel]map[string]bool{},
+	}
 }
 
-// LockBatch locks queues for a client and returns those it now holds, in the order of the request:
+// LockBatch locks queues for the client behind a connection and returns those it now holds, in the order of the request:
 // a queue is granted when nobody holds it, when its lock expired and when the client holds it
 // already, which renews it. A queue beyond the bounds of the table is not granted.
 func (l *Locks) LockBatch(
-	group, client string, queues []protocol.MessageQueue,
+	group, client string, ch Channel, queues []protocol.MessageQueue,
 ) []protocol.MessageQueue {
 	now := l.now()
 	granted := make([]protocol.MessageQueue, 0, len(queues))
@@ -66,10 +72,53 @@ func (l *Locks) LockBatch(
 		if taken && old.client != client && !old.expired(now) || !taken && len(held) >= queuesMax {
 			continue
 		}
-		held[q] = lock{client: client, at: now}
+		held[q] = lock{client: client, ch: ch, at: now}
 		granted = append(granted, q)
 	}
+	if len(granted) > 0 {
+		in := l.channels[ch]
+		if in == nil {
+			in = map[string]bool{}
+			l.channels[ch] = in
+		}
+		in[group] = true
+	}
 	return granted
+}
+
+// Release gives up the locks of a connection that has closed, except those that their client has
+// renewed over another one. RocketMQ lets them lapse, which takes up to LockTime.
+func (l *Locks) Release(ch Channel) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for group := range l.channels[ch] {
+		l.dropLocked(group, func(_ protocol.MessageQueue, k lock) bool { return k.ch == ch })
+	}
+	delete(l.channels, ch)
+}
+
+// ReleaseClient gives up the locks of a client that leaves a group.
+func (l *Locks) ReleaseClient(group, client string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dropLocked(group, func(_ protocol.MessageQueue, k lock) bool { return k.client == client })
+}
+
+// RemoveTopic forgets the locks of a topic's queues.
+func (l *Locks) RemoveTopic(topic string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for group := range l.groups {
+		l.dropLocked(group, func(q protocol.MessageQueue, _ lock) bool { return q.Topic == topic })
+	}
+}
+
+func (l *Locks) dropLocked(group string, gone func(protocol.MessageQueue, lock) bool) {
+	held := l.groups[group]
+	maps.DeleteFunc(held, gone)
+	if len(held) == 0 {
+		delete(l.groups, group)
+	}
 }
 
 // UnlockBatch gives up the client's locks among queues; locks of others stay.

@@ -253,16 +253,6 @@ func TestJavaSendRefused(t *testing.T) {
 	if err := jvm.do("producer.send", args{"handle": p, "topic": readOnly, "body": "b"}, nil); err == nil {
 		t.Error("a send to a read-only topic found a queue")
 	}
-	if *against == "skylark" {
-		tx := producer(t, jvm, at, args{
-			"transactional": true, "group": name(t, "PG_TX"), "instance": name(t, "TX"), "retries": 0,
-		})
-		err := jvm.do("producer.transaction", args{"handle": tx, "topic": topic, "body": "half"}, nil)
-		var refused *driverError
-		if !errors.As(err, &refused) || refused.Code != 16 {
-			t.Errorf("half message: %v, want code 16", err)
-		}
-	}
 	for q := range 2 {
 		if got := pullAll(t, at, topic, q); len(got) != 0 {
 			t.Errorf("queue %d holds %v although everything was refused", q, bodies(got))

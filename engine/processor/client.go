@@ -46,9 +46,12 @@ func (p *Clients) Heartbeat(c *Caller, data *protocol.HeartbeatData) group.Heart
 	return p.Members.Heartbeat(c.Channel, client, data)
 }
 
-// Unregister takes the caller's connection out of the named groups. Groups that do not exist are
-// no error.
+// Unregister takes the caller's connection out of the named groups, and its client's queue locks from
+// it before the others are told. Groups that do not exist are no error.
 func (p *Clients) Unregister(c *Caller, r *protocol.UnregisterClientRequest) {
+	if r.ConsumerGroup != "" {
+		p.Locks.ReleaseClient(r.ConsumerGroup, r.ClientID)
+	}
 	notify := true
 	if cfg, ok := p.Groups.Find(r.ConsumerGroup); ok {
 		notify = cfg.NotifyConsumerIDsChangedEnable

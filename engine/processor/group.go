@@ -151,7 +151,7 @@ func (p *Groups) AllProducers() protocol.ProducerTableInfo {
 	return info
 }
 
-// Delete removes a group's configuration, and its offsets if the request says so. A group that is
+// Delete removes a group's configuration and queue locks, and its offsets if the request says so. A group that is
 // online comes back with its next heartbeat when groups are created automatically.
 func (p *Groups) Delete(r *protocol.DeleteGroupRequest) error {
 	if err := p.Groups.Delete(r.GroupName); err != nil {
@@ -160,6 +160,7 @@ func (p *Groups) Delete(r *protocol.DeleteGroupRequest) error {
 	if r.CleanOffset {
 		p.Offsets.RemoveGroup(r.GroupName)
 	}
+	p.Locks.RemoveGroup(r.GroupName)
 	p.Stats.RemoveGroup(r.GroupName)
 	return nil
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42), after RocketMQ's AdminBrokerProcessor. Left out:
-// lockInStrictMode, which asks the replicas as well.
+// lockInStrictMode, which asks the replicas as well. Added: locks end with the connection of their
+// holder, and when it leaves its group.
 
 package processor
 
@@ -15,8 +16,8 @@ type QueueLocks struct{ *Leaves }
 
 // Register adds the request codes.
 func (p *QueueLocks) Register(t Cold) {
-	t[remoting.LockBatchMQ] = onBody(func(_ *Caller, r *protocol.LockBatchRequest) Reply {
-		granted, err := p.Lock(r)
+	t[remoting.LockBatchMQ] = onBody(func(c *Caller, r *protocol.LockBatchRequest) Reply {
+		granted, err := p.Lock(c, r)
 		return jsonReply(granted, err)
 	})
 	t[remoting.UnlockBatchMQ] = onBody(func(_ *Caller, r *protocol.UnlockBatchRequest) Reply {
@@ -25,11 +26,11 @@ func (p *QueueLocks) Register(t Cold) {
 }
 
 // Lock locks queues for a client and returns those it holds now.
-func (p *QueueLocks) Lock(r *protocol.LockBatchRequest) (protocol.LockBatchResponse, error) {
+func (p *QueueLocks) Lock(c *Caller, r *protocol.LockBatchRequest) (protocol.LockBatchResponse, error) {
 	if err := needed("consumerGroup", r.ConsumerGroup, "clientId", r.ClientID); err != nil {
 		return protocol.LockBatchResponse{}, err
 	}
-	granted := p.Locks.LockBatch(r.ConsumerGroup, r.ClientID, r.MQSet)
+	granted := p.Locks.LockBatch(r.ConsumerGroup, r.ClientID, c.Channel, r.MQSet)
 	return protocol.LockBatchResponse{LockOKMQSet: granted}, nil
 }
 

@@ -55,6 +55,7 @@ func main() {
 	rlog.SetLogLevel("error")
 	ops := map[string]operation{"ping": func(arguments) (any, error) { return "pong", nil }}
 	registerProducers(ops)
+	registerTransactions(ops)
 	registerPush(ops)
 	registerPull(ops)
 	registerAdmin(ops)

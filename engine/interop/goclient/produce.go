@@ -117,6 +117,17 @@ func registerProducers(ops map[string]operation) {
 		}
 		return out, nil
 	}
+	ops["producer.request"] = func(a arguments) (any, error) {
+		p, err := known.get(a.Handle)
+		if err != nil {
+			return nil, err
+		}
+		m, err := p.Request(context.Background(), 5*time.Second, a.message())
+		if err != nil {
+			return nil, err
+		}
+		return received{Topic: m.Topic, Properties: m.GetProperties(), Body: string(m.Body)}, nil
+	}
 	ops["producer.stop"] = func(a arguments) (any, error) {
 		p, err := known.remove(a.Handle)
 		if err != nil {

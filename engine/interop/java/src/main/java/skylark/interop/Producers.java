@@ -31,6 +31,9 @@ final class Producers {
         ops.put("producer.batch", this::batch);
         ops.put("producer.many", this::many);
         ops.put("producer.transaction", this::transaction);
+        ops.put("producer.transactions", this::transactions);
+        ops.put("producer.checks", a -> ((Deciding) ((TransactionMQProducer) handles.get(a)).getTransactionListener()).checks());
+        ops.put("producer.request", a -> received(handles.get(a).request(Texts.message(a), a.number("ttlMs", 5_000))));
         ops.put("producer.queues", a -> Texts.queues(handles.get(a).fetchPublishMessageQueues(a.text("topic"))));
         ops.put("producer.clientId", a -> handles.get(a).getDefaultMQProducerImpl().getMqClientFactory().getClientId());
         ops.put("producer.stop", a -> {
@@ -43,7 +46,7 @@ final class Producers {
         DefaultMQProducer p = a.configure(a.flag("transactional")
             ? new TransactionMQProducer(a.text("group")) : new DefaultMQProducer(a.text("group")));
         if (p instanceof TransactionMQProducer) {
-            ((TransactionMQProducer) p).setTransactionListener(new Committing());
+            ((TransactionMQProducer) p).setTransactionListener(new Deciding());
         }
         p.setSendMsgTimeout(15_000);
         p.setRetryTimesWhenSendFailed(a.number("retries", 2));
@@ -115,6 +118,24 @@ final class Producers {
         return Texts.sent(((TransactionMQProducer) handles.get(a)).sendMessageInTransaction(Texts.message(a), null));
     }
 
+    /** Sends count half messages "prefix0", "prefix1", ...; the local transaction of each ends as the properties say. */
+    private Object transactions(Args a) throws Exception {
+        List<JSONObject> out = new ArrayList<>();
+        for (int i = 0; i < a.number("count", 0); i++) {
+            String body = a.text("prefix") + i;
+            Message m = new Message(a.text("topic"), a.text("tags", null), body, body.getBytes(StandardCharsets.UTF_8));
+            a.map("properties").forEach(m::putUserProperty);
+            JSONObject sent = Texts.sent(((TransactionMQProducer) handles.get(a)).sendMessageInTransaction(m, null));
+            sent.put("body", body);
+            out.add(sent);
+        }
+        return out;
+    }
+
+    private static JSONObject received(Message m) {
+        return Texts.received((MessageExt) m);
+    }
+
     private static final class Completing implements SendCallback {
         private final CompletableFuture<SendResult> done;
 
@@ -133,15 +154,36 @@ final class Producers {
         }
     }
 
-    private static final class Committing implements TransactionListener {
+    /** The user property "local" says how a local transaction ends, "check" how a check of it does; default is commit. */
+    private static final class Deciding implements TransactionListener {
+        private final List<JSONObject> checks = new ArrayList<>(); // guarded by this
+
         @Override
         public LocalTransactionState executeLocalTransaction(Message m, Object arg) {
-            return LocalTransactionState.COMMIT_MESSAGE;
+            return state(m.getUserProperty("local"));
         }
 
         @Override
-        public LocalTransactionState checkLocalTransaction(MessageExt m) {
-            return LocalTransactionState.COMMIT_MESSAGE;
+        public synchronized LocalTransactionState checkLocalTransaction(MessageExt m) {
+            checks.add(Texts.received(m));
+            return state(m.getUserProperty("check"));
+        }
+
+        synchronized List<JSONObject> checks() {
+            return new ArrayList<>(checks);
+        }
+
+        private static LocalTransactionState state(String word) {
+            switch (word == null ? "commit" : word) {
+                case "commit":
+                    return LocalTransactionState.COMMIT_MESSAGE;
+                case "rollback":
+                    return LocalTransactionState.ROLLBACK_MESSAGE;
+                case "unknown":
+                    return LocalTransactionState.UNKNOW;
+                default:
+                    throw new IllegalStateException(word);
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 package skylark.interop;
 
 import com.alibaba.fastjson2.JSONObject;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -14,6 +15,8 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
@@ -33,7 +36,7 @@ final class PushConsumers {
             return null;
         });
         ops.put("push.stop", a -> {
-            handles.remove(a).consumer.shutdown();
+            handles.remove(a).stop();
             return null;
         });
     }
@@ -42,6 +45,7 @@ final class PushConsumers {
     private static final class Running {
         final DefaultMQPushConsumer consumer;
         final List<JSONObject> got = new ArrayList<>(); // guarded by this
+        volatile DefaultMQProducer replier; // null: messages are not answered
 
         Running(DefaultMQPushConsumer consumer) {
             this.consumer = consumer;
@@ -56,6 +60,26 @@ final class PushConsumers {
             notifyAll();
         }
 
+        void reply(List<MessageExt> messages, String text) {
+            if (replier == null) {
+                return;
+            }
+            for (MessageExt m : messages) {
+                try {
+                    replier.send(MessageUtil.createReplyMessage(m, (text + new String(m.getBody(), StandardCharsets.UTF_8)).getBytes(StandardCharsets.UTF_8)), 10_000);
+                } catch (Exception e) {
+                    e.printStackTrace(); // the requester's time will be over
+                }
+            }
+        }
+
+        void stop() {
+            consumer.shutdown();
+            if (replier != null) {
+                replier.shutdown();
+            }
+        }
+
         /** Answers all messages so far when there are at least count of them, or when the time is over. */
         synchronized List<JSONObject> await(int count, int timeoutMs) throws InterruptedException {
             long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
@@ -68,7 +92,8 @@ final class PushConsumers {
 
     /**
      * Arguments: group, topic or topics, expression or sql, orderly, broadcast, from (first or last),
-     * failures (how often each message is refused before it is taken), threads, pullBatch.
+     * failures (how often each message is refused before it is taken), threads, pullBatch, reply (answers
+     * each message with this text and the message's body).
      */
     private Object start(Args a) throws Exception {
         DefaultMQPushConsumer c = a.configure(new DefaultMQPushConsumer(a.text("group")));
@@ -89,6 +114,13 @@ final class PushConsumers {
             }
         }
         Running running = new Running(c);
+        DefaultMQProducer replier = null;
+        if (a.has("reply")) {
+            replier = a.configure(new DefaultMQProducer(a.text("group") + "_REPLY"));
+            replier.setInstanceName(c.getInstanceName() + "R");
+            replier.start();
+            running.replier = replier;
+        }
         int failures = a.number("failures", 0);
         Map<String, Integer> calls = new ConcurrentHashMap<>();
         if (a.flag("orderly")) {
@@ -101,6 +133,7 @@ final class PushConsumers {
         } else {
             c.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 running.add(messages);
+                running.reply(messages, a.text("reply", ""));
                 return calls.merge(messages.get(0).getMsgId(), 1, Integer::sum) <= failures
                     ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/skylarkmq/skylark/engine/enginetest"
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/net/remoting"
+)
+
+// member is a consumer of a group on a connection of its own.
+type member struct {
+	*rawPeer
+	id string
+}
+
+func joinGroup(t *testing.T, addr, id, group, topic string) *member {
+	t.Helper()
+	m := &member{dialRaw(t, addr), id}
+	m.request(remoting.HeartBeat, nil, protocol.Marshal(protocol.HeartbeatData{
+		ClientID: id, ConsumerDataSet: []protocol.ConsumerData{{
+			GroupName: group, ConsumeType: protocol.ConsumePassively,
+			MessageModel: protocol.Clustering, ConsumeFromWhere: protocol.ConsumeFromFirstOffset,
+			SubscriptionDataSet: []protocol.SubscriptionData{{Topic: topic, SubString: "*", ExpressionType: "TAG"}},
+		}},
+	}))
+	m.awaitResponse(0)
+	return m
+}
+
+// awaitResponse passes over requests of the broker until the answer comes.
+func (m *member) awaitResponse(code int32) *remoting.Command {
+	m.t.Helper()
+	for {
+		cmd, err := m.answer(callWithin)
+		if err != nil {
+			m.t.Fatal(m.id, err)
+		}
+		if cmd.IsResponse() {
+			if cmd.Code != code {
+				m.t.Fatalf("%s: code %d %q", m.id, cmd.Code, cmd.Remark)
+			}
+			return cmd
+		}
+	}
+}
+
+// awaitChange passes over everything until the broker says that the group has changed.
+func (m *member) awaitChange() {
+	m.t.Helper()
+	for {
+		cmd, err := m.answer(callWithin)
+		if err != nil {
+			m.t.Fatal(m.id, "was not told:", err)
+		}
+		if cmd.Code == int32(remoting.NotifyConsumerIDsChanged) && !cmd.IsResponse() {
+			return
+		}
+	}
+}
+
+// lock asks for queue 0 and returns whether it is granted.
+func (m *member) lock(group, topic string) bool {
+	m.t.Helper()
+	m.request(remoting.LockBatchMQ, nil, protocol.Marshal(protocol.LockBatchRequest{
+		ConsumerGroup: group, ClientID: m.id,
+		MQSet: []protocol.MessageQueue{{Topic: topic, BrokerName: "broker-a"}},
+	}))
+	var granted protocol.LockBatchResponse
+	if err := protocol.Unmarshal(m.awaitResponse(0).Body, &granted); err != nil {
+		m.t.Fatal(err)
+	}
+	return len(granted.LockOKMQSet) == 1
+}
+
+// A queue lock ends when its holder's connection closes or when it unregisters; the member that is told
+// of the change can take it at once, where RocketMQ has it wait for up to 60 s.
+func TestQueueLockEndsWithHolder(t *testing.T) {
+	t.Parallel()
+	c := enginetest.Start(t)
+	for name, leave := range map[string]func(m *member){
+		"close": func(m *member) { _ = m.conn.Close() },
+		"unregister": func(m *member) {
+			m.request(remoting.UnregisterClient, &protocol.UnregisterClientRequest{
+				ClientID: m.id, ConsumerGroup: "CG_unregister",
+			}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			group, topic := "CG_"+name, "T_"+name
+			newPeer(t, c.Broker()).send(topic, 0, "one")
+			holder := joinGroup(t, c.Broker(), "holder", group, topic)
+			if !holder.lock(group, topic) {
+				t.Fatal("a free queue is not granted")
+			}
+			heir := joinGroup(t, c.Broker(), "heir", group, topic)
+			if heir.lock(group, topic) {
+				t.Fatal("two members hold one queue")
+			}
+			leave(holder)
+			heir.awaitChange()
+			if !heir.lock(group, topic) {
+				t.Error("the lock of a member that has left is not free")
+			}
+		})
+	}
+}
+
+// Locks live in memory: after a start the first that asks gets a queue, and nobody else while it renews.
+func TestQueueLockAfterRestart(t *testing.T) {
+	t.Parallel()
+	c := enginetest.Start(t)
+	newPeer(t, c.Broker()).send("T", 0, "one")
+	joinGroup(t, c.Broker(), "holder", "CG", "T").lock("CG", "T")
+	c.Restart()
+	holder := joinGroup(t, c.Broker(), "holder", "CG", "T")
+	if !holder.lock("CG", "T") {
+		t.Fatal("not granted after the restart")
+	}
+	if joinGroup(t, c.Broker(), "other", "CG", "T").lock("CG", "T") {
+		t.Error("granted twice")
+	}
+}
