@@ -22,10 +22,11 @@ FUZZTIME ?= 30s
 BASE     ?= main
 COUNT    ?= 10
 WORKLOAD ?= ingest-small
-ROUNDS   ?= 5
+ROUNDS   ?= 2
 DURATION ?= 20s
 WARMUP   ?= 20s
 PEERFLAGS ?= -idle 10m -clients 10000
+QUICK    ?=
 
 .PHONY: help build run fmt fmt-check vet lint tidy-check check test race invariants crash fuzz \
 	interop e2e bench bench-compare perf perf-peer flame clean
@@ -98,11 +99,11 @@ perf: build ## one named load, WORKLOAD=name, with its results folder
 	go run ./perf/peer -skylark bin/skylark -only skylark -workload '$(WORKLOAD)' \
 		-rounds $(ROUNDS) -duration $(DURATION) -warmup $(WARMUP)
 
-perf-peer: build ## side by side with Apache RocketMQ 5.5.0, alternating, with its results folder
-	go run ./perf/peer -skylark bin/skylark \
-		-rounds $(ROUNDS) -duration $(DURATION) -warmup $(WARMUP) $(PEERFLAGS)
+perf-peer: build ## beside Apache RocketMQ 5.5.0; ROUNDS=5 to commit, QUICK=1 in 3 minutes
+	go run ./perf/peer -skylark bin/skylark $(if $(QUICK),-quick,\
+		-rounds $(ROUNDS) -duration $(DURATION) -warmup $(WARMUP) $(PEERFLAGS))
 
-flame: build ## one named load with a CPU profile in flamegraphs/
+flame: build ## one load, WORKLOAD=name, with a flame graph in flamegraphs/
 	go run ./perf/peer -skylark bin/skylark -only skylark -workload '$(WORKLOAD)' -profile flamegraphs \
 		-rounds 1 -duration $(DURATION) -warmup $(WARMUP)
 

@@ -80,7 +80,8 @@ var imports = map[string][]string{
 	"perf/report":     {"perf/measure"},
 	"perf/faultproxy": {"net/protocol", "net/remoting"}, // for tests of verification
 	"perf/workload":   {"client", "perf/measure", "net/invoke", "net/protocol", "net/remoting", "storage/record"},
-	"perf/peer":       {"engine/interop/..."}, // shares the download of Apache RocketMQ
+	"perf/flame":      nil,
+	"perf/peer":       {"engine/interop/...", "perf/flame", "perf/measure", "perf/report"}, // shares the download of Apache RocketMQ
 
 	"engine/interop":        nil, // its tests are checked with the other tests: they import what they test
 	"engine/interop/apache": nil,
@@ -94,7 +95,7 @@ var outside = map[string][]string{
 	"github.com/spf13/cobra":         {"cmd/skylark"},
 	"github.com/spf13/pflag":         {"cmd/skylark"},
 	"github.com/HdrHistogram/":       {"perf/measure"},
-	"github.com/jedib0t/go-pretty/":  {"perf/live", "perf/report", "perf/peer"},
+	"github.com/jedib0t/go-pretty/":  {"perf/live", "perf/report"},
 	"golang.org/x/perf/":             {"perf/report"},
 	"github.com/pierrec/lz4/":        {"client"},
 	"github.com/klauspost/compress":  {"client"},

@@ -124,9 +124,9 @@ func kernelKind(name string) string {
 	return "worker"
 }
 
-// kernelDifference is what each kind used between two readings, without those that used nothing. A
+// KernelUsed is what each kind used between two KernelCPU, without those that used nothing. A
 // worker that ended meanwhile takes its time with it, so a sum can go down: it counts as 0.
-func kernelDifference(before, after map[string]float64) map[string]float64 {
+func KernelUsed(before, after map[string]float64) map[string]float64 {
 	used := map[string]float64{}
 	for kind, seconds := range after {
 		if d := seconds - before[kind]; d >= 1.0/ticksPerSecond {

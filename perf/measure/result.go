@@ -115,7 +115,7 @@ func (s *Sampler) Result(command, latencyFrom string, settings any, rateAsked fl
 	if s.of.BrokerPID != 0 {
 		p := NewProcess(s.of.BrokerPID, s.before.use[0], s.after.use[0], t.Messages)
 		r.Broker = &p
-		r.KernelCPU = kernelDifference(s.before.kernel, s.after.kernel)
+		r.KernelCPU = KernelUsed(s.before.kernel, s.after.kernel)
 	}
 	if s.after.use[1] != (Usage{}) {
 		p := NewProcess(s.own, s.before.use[1], s.after.use[1], t.Messages)

@@ -311,7 +311,7 @@ func TestMachine(t *testing.T) {
 	}, got); diff != "" {
 		t.Errorf("kernel threads (-want +got):\n%s", diff)
 	}
-	used := kernelDifference(map[string]float64{"kswapd": 1, "worker": 9, "journal": 0.07}, got)
+	used := KernelUsed(map[string]float64{"kswapd": 1, "worker": 9, "journal": 0.07}, got)
 	if diff := cmp.Diff(map[string]float64{"kswapd": 0.5, "write-back": 0.3}, used); diff != "" {
 		t.Errorf("used meanwhile (-want +got):\n%s", diff)
 	}

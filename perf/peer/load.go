@@ -3,83 +3,153 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"fmt"
-	"path/filepath"
 	"strconv"
-	"time"
+
+	"github.com/skylarkmq/skylark/perf/measure"
 )
 
-// load is one row of the table: options of `skylark perf`, and the figure that is compared.
+// load is one row of the table: options of `skylark perf`, and the figures that are compared.
 type load struct {
-	name  string // also the named workload of `skylark perf` that it begins with
+	name  string
 	about string
-	pull  bool // reads a backlog, which is made first
+	// produce are the options of the sending part; nil: there is none.
+	produce []string
+	// consume are the options of the reading part; nil: there is none. Together with a sending part it
+	// reads what comes; alone it reads a backlog, which the sending options of backlog make.
+	consume []string
+	backlog []string
+	count   int // messages of the backlog; 0: those of the plan
+
+	java     bool              // sent by Apache's own Java client
+	coldRead bool              // a backlog out of the page cache is read while messages are sent
+	settings map[string]string // of broker.conf, over the common ones
+	messages int               // of one run at most; 0: those of the plan
+
+	quick bool // one of the few that QUICK=1 takes
 	extra bool // only when asked for by name
-	// figure reads what is compared out of a run.
-	figure func(sample) float64
-	unit   string
-	lower  bool // the lower the better
+
+	// Goals of the first figure, as ratios to Apache; 0: none.
+	perCPU  float64 // messages per broker CPU-second, at least
+	tail    float64 // p99.9, at most
+	latency bool    // latencies are the broker's: not the age of a backlog
 }
 
-// sample is the result object that `skylark perf --json` prints last, as far as it is used here.
-type sample struct {
-	Seconds        float64 `json:"seconds"`
-	Messages       int64   `json:"messages"`
-	MessagesPerSec float64 `json:"messages_per_second"`
-	RateAsked      float64 `json:"rate_asked"`
-	SendFailed     int64   `json:"send_failed"`
-	ResponseFailed int64   `json:"response_failed"`
-	Latency        struct {
-		P50  float64 `json:"p50"`
-		P99  float64 `json:"p99"`
-		P999 float64 `json:"p99.9"`
-	} `json:"latency_ms"`
-	Broker struct {
-		CPUSeconds           float64 `json:"cpu_seconds"`
-		MessagesPerCPUSecond float64 `json:"messages_per_cpu_second"`
-		RSSAnonBytes         int64   `json:"rss_anon_bytes"`
-	} `json:"broker"`
+const (
+	kilobyte = "1024"
+	million  = "1000000"
+)
+
+func sends(size string, more ...string) []string {
+	return append([]string{"--topic", "perf", "--size", size}, more...)
 }
 
-// check refuses a run that measured nothing: a broker that has ended must not enter a median as 0.
-func (s sample) check() error {
-	switch {
-	case s.Messages == 0:
-		return fmt.Errorf("no message was answered: %d sends failed; is the broker still there?",
-			s.SendFailed)
-	case s.Broker.CPUSeconds == 0:
-		return fmt.Errorf("%d messages cost the broker no CPU: its process was not measured",
-			s.Messages)
-	}
-	return nil
-}
+func reads(more ...string) []string { return append([]string{"--pull-batch", "32"}, more...) }
 
-func perCPUSecond(s sample) float64 { return s.Broker.MessagesPerCPUSecond }
+// backlogReaders read the backlog that often, so that a fast broker's CPU time is more than a few
+// of the 10 ms steps it is counted in.
+const backlogReaders = 4
+
+func syncFlush() map[string]string { return map[string]string{"flushDiskType": "SYNC_FLUSH"} }
 
 func allLoads() []load {
+	return append(sendLoads(), readLoads()...)
+}
+
+func sendLoads() []load {
 	return []load{
 		{
-			name: "ingest-small", about: "1 KB single sends, 4 connections x 64 in flight",
-			figure: perCPUSecond, unit: "messages per broker CPU-second",
+			name: "ingest-small", about: "1 KB single sends, 4 connections x 64 in flight", quick: true,
+			produce: sends(kilobyte, "--connections", "4", "--in-flight", "64"),
+			perCPU:  10, tail: 1.0 / 3, latency: true,
 		},
 		{
-			name: "request-reply", about: "1 KB single sends, 64 connections that each wait",
-			figure: perCPUSecond, unit: "messages per broker CPU-second",
+			name: "ingest-128", about: "128 B single sends, 4 connections x 64 in flight",
+			produce: sends("128", "--connections", "4", "--in-flight", "64"),
+			perCPU:  15, tail: 1.0 / 5, latency: true,
 		},
 		{
-			name: "catch-up", about: "pulls of a hot backlog, 1 KB, 32 messages a pull", pull: true,
-			figure: perCPUSecond, unit: "messages per broker CPU-second",
+			name: "ingest-batch", about: "1 KB in batches of 32, 4 connections x 4 in flight",
+			produce: sends(kilobyte, "--connections", "4", "--in-flight", "4", "--batch", "32"),
+			perCPU:  6, tail: 1.0 / 4, latency: true,
 		},
 		{
-			name: "fixed-rate", about: "1 KB sends at 10 000 a second, latency from the due moment",
-			figure: func(s sample) float64 { return s.Latency.P999 }, unit: "p99.9 in ms", lower: true,
+			name: "request-reply", about: "1 KB single sends, 64 connections that each wait", quick: true,
+			produce: sends(kilobyte, "--connections", "64", "--in-flight", "1"),
+			perCPU:  7, tail: 1.0 / 3, latency: true,
 		},
 		{
-			name: "ingest-batch", about: "1 KB messages in batches of 32, 4 connections x 4 in flight",
-			figure: perCPUSecond, unit: "messages per broker CPU-second", extra: true,
+			name: "fixed-rate", about: "1 KB at a fixed 10 000/s, 8 connections, from the due moment",
+			quick:   true,
+			produce: sends(kilobyte, "--connections", "8", "--rate", "10000"),
+			perCPU:  8, tail: 1.0 / 2, latency: true,
+		},
+		{
+			name: "fixed-rate-30k", about: "1 KB at a fixed 30 000/s, 8 connections, from the due moment",
+			produce: sends(kilobyte, "--connections", "8", "--rate", "30000"),
+			perCPU:  7, tail: 1.0 / 2, latency: true,
+		},
+		{
+			name: "large-in", about: "1 MB single sends, 4 connections x 2 in flight", messages: 4000,
+			produce: sends(million, "--connections", "4", "--in-flight", "2"),
+			perCPU:  3, latency: true,
+		},
+		{
+			name: "sync-wait", about: "1 KB, synchronous flush, 64 connections that each wait",
+			produce:  sends(kilobyte, "--connections", "64", "--in-flight", "1"),
+			settings: syncFlush(), perCPU: 8, tail: 1.0 / 3, latency: true,
+		},
+		{
+			name: "sync-flight", about: "1 KB, synchronous flush, 4 connections x 128 in flight",
+			produce:  sends(kilobyte, "--connections", "4", "--in-flight", "128"),
+			settings: syncFlush(), perCPU: 10, tail: 1.0 / 3, latency: true,
+		},
+		{
+			name: "java-client", about: "1 KB, Apache's Java client, 64 threads that each wait", quick: true,
+			java: true, perCPU: 7, latency: true,
+		},
+	}
+}
+
+func readLoads() []load {
+	four := strconv.Itoa(backlogReaders)
+	pull := reads("--topic", "backlog", "--from", "first", "--connections", "1", "--until-end",
+		"--groups", four)
+	fill := func(size string) []string {
+		return []string{"--topic", "backlog", "--size", size, "--connections", "4", "--in-flight", "64"}
+	}
+	return []load{
+		{
+			name: "catch-up", about: "pulls of a hot backlog, 1 KB, 32 a pull", quick: true,
+			consume: pull, backlog: fill(kilobyte), perCPU: 6,
+		},
+		{
+			name: "catch-up-128", about: "pulls of a hot backlog, 128 B, 32 a pull",
+			consume: pull, backlog: fill("128"), perCPU: 8,
+		},
+		{
+			name: "tail", about: "end to end, 256 B, 5 000/s into 8 long-polling readers",
+			produce: sends("256", "--connections", "1", "--rate", "5000", "--queues", "8"),
+			consume: reads("--topic", "perf", "--from", "last", "--connections", "8"),
+			perCPU:  9, tail: 1.0 / 2, latency: true,
+		},
+		{
+			name: "fan-out", about: "1 KB, 1 000/s, read by 32 groups",
+			produce: sends(kilobyte, "--connections", "1", "--rate", "1000", "--queues", "8"),
+			consume: reads("--topic", "perf", "--from", "last", "--connections", "1", "--groups", "32"),
+			perCPU:  6, tail: 1.0 / 3, latency: true,
+		},
+		{
+			name: "large-out", about: "pulls of a hot backlog of 1 MB bodies", count: 2000,
+			consume: pull,
+			backlog: []string{"--topic", "backlog", "--size", million, "--connections", "4", "--in-flight", "2"},
+			perCPU:  3,
+		},
+		{
+			name:    "cold-read",
+			about:   "1 KB at a fixed 10 000/s while a backlog is read that is not in the page cache",
+			produce: sends(kilobyte, "--connections", "8", "--rate", "10000"),
+			consume: reads("--topic", "backlog", "--from", "first", "--connections", "1"),
+			backlog: fill(kilobyte), coldRead: true, latency: true, count: 2_000_000,
 		},
 	}
 }
@@ -92,91 +162,19 @@ func loadNames() []string {
 	return names
 }
 
-// backlogReaders read the backlog that often, so that a fast broker's CPU time is more than a few
-// of the 10 ms steps it is counted in.
-const backlogReaders = 4
-
-// measureLoad takes both sides through one load.
-func measureLoad(ctx context.Context, p plan, l load, sides []*side, out *results) error {
-	row := &row{load: l, samples: map[string][]sample{}}
-	out.rows = append(out.rows, row)
-	for _, s := range sides {
-		say("%s: starting %s", l.name, s.name)
-		if err := s.up(ctx); err != nil {
-			return err
-		}
-		defer s.down()
-		out.noteStart(s)
-	}
-	for _, s := range sides {
-		if l.pull {
-			say("%s: making a backlog of %d messages for %s", l.name, p.backlog, s.name)
-			if err := makeBacklog(ctx, p, s); err != nil {
-				return err
-			}
-		}
-		say("%s: warming up %s", l.name, s.name)
-		if err := warm(ctx, p, l, s, row); err != nil {
-			return err
-		}
-	}
-	if free, err := memoryBytes("MemFree"); err == nil {
-		row.memFreeMB = free >> 20
-	}
-	for round := range p.rounds {
-		for i := range sides {
-			s := sides[(i+round)%len(sides)] // neither side is always first
-			got, err := measureOnce(ctx, p, l, s, p.duration, row)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-			row.samples[s.name] = append(row.samples[s.name], got)
-			say("%s: round %d, %s: %.4g %s", l.name, round+1, s.name, l.figure(got), l.unit)
-		}
-	}
-	return nil
+// outcome is one run of a load against one side.
+type outcome struct {
+	Side   string          `json:"side"`
+	Round  int             `json:"round"` // from 1; 0: warm-up
+	Result *measure.Result `json:"result"`
+	// Reader is the reading part of a load that has both.
+	Reader *measure.Result `json:"reader,omitempty"`
 }
 
-func makeBacklog(ctx context.Context, p plan, s *side) error {
-	_, err := output(ctx, p.skylark, "perf", "produce", "-n", s.names, "--topic", "backlog", "--size", "1024",
-		"--connections", "4", "--in-flight", "64", "--count", strconv.Itoa(p.backlog), "--json")
-	return err
-}
-
-// warm runs the load until the warm-up time is over; a reader of a backlog begins again and again.
-func warm(ctx context.Context, p plan, l load, s *side, row *row) error {
-	end := time.Now().Add(p.warmup)
-	for left := p.warmup; left >= time.Second; left = time.Until(end) {
-		if _, err := measureOnce(ctx, p, l, s, left, row); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
+// tail is where the latency of the load is measured: at the reader, if there is one beside the sender.
+func (o *outcome) tail(l *load) *measure.Result {
+	if o.Reader != nil && !l.coldRead {
+		return o.Reader
 	}
-	return nil
-}
-
-func measureOnce(ctx context.Context, p plan, l load, s *side, duration time.Duration, row *row) (sample, error) {
-	args := []string{"perf"}
-	if l.pull {
-		args = append(args, "consume", "--workload", l.name, "--topic", "backlog", "--until-end",
-			"--groups", strconv.Itoa(backlogReaders))
-	} else {
-		args = append(args, "produce", "--workload", l.name, "--duration", duration.String(),
-			"--count", strconv.Itoa(p.maxSent))
-	}
-	args = append(args, "-n", s.names, "--broker-pid", strconv.Itoa(s.brokerPID()), "--json")
-	row.command = append([]string{filepath.Base(p.skylark)}, args...)
-	text, err := output(ctx, p.skylark, args...)
-	if err != nil {
-		return sample{}, err
-	}
-	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	var got sample
-	if err := json.Unmarshal(lines[len(lines)-1], &got); err != nil {
-		return sample{}, fmt.Errorf("result %.300q: %w", lines[len(lines)-1], err)
-	}
-	if err := got.check(); err != nil {
-		return sample{}, err
-	}
-	row.raw = append(row.raw, rawResult{Side: s.name, Result: json.RawMessage(lines[len(lines)-1])})
-	return got, nil
+	return o.Result
 }

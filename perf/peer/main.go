@@ -3,14 +3,16 @@
 // Command peer measures Skylark and Apache RocketMQ side by side on one machine and writes a results
 // folder. `make perf-peer` runs it; `make perf` and `make flame` run it with one side and one load.
 //
-// For each load both brokers start on empty stores, both are warmed up, and then they are loaded in
-// turn, round by round, by `skylark perf` with the same options; the report gives medians. Before
-// that the page cache is filled, so that neither side works on an emptier machine. Apache RocketMQ
-// comes from Maven Central and runs with its own defaults except for the heap.
+// For each load both brokers start on empty stores with the same broker.conf, both are warmed up, and
+// then they are loaded in turn, round by round, by `skylark perf` with the same options; the report
+// gives medians, ratios and their spread. Before that the page cache is filled, so that neither side
+// works on an emptier machine. Apache RocketMQ comes from Maven Central. A load that fails is reported
+// with the reason, and the next one begins.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,6 +22,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/skylarkmq/skylark/engine/interop/apache"
+	"github.com/skylarkmq/skylark/perf/flame"
 )
 
 // plan is what the command line asks for.
@@ -27,6 +32,7 @@ type plan struct {
 	skylark   string        // the binary under test, which is also the load generator
 	only      string        // one side: skylark or apache; empty: both
 	loads     []string      // names of loads; empty: all
+	quick     bool          // few loads, short
 	rounds    int           // measured runs of each side
 	duration  time.Duration // of one run
 	warmup    time.Duration // of each side, once for each load
@@ -64,14 +70,15 @@ func parse(args []string) (plan, error) {
 	f.StringVar(&p.skylark, "skylark", "bin/skylark", "binary under test and load generator")
 	f.StringVar(&p.only, "only", "", "measure one side alone: skylark or apache")
 	f.StringVar(&loads, "workload", "", "loads by name, separated by commas; all without it")
-	f.IntVar(&p.rounds, "rounds", 5, "measured runs of each side, at least 1")
+	f.BoolVar(&p.quick, "quick", false, "few loads, one short round of each: under 3 minutes, for a first look")
+	f.IntVar(&p.rounds, "rounds", 2, "measured runs of each side, at least 1")
 	f.DurationVar(&p.duration, "duration", 20*time.Second, "length of one run")
 	f.DurationVar(&p.warmup, "warmup", 20*time.Second, "warm-up of each side before the rounds of a load")
 	f.IntVar(&p.maxSent, "max-messages", 2_000_000, "messages of one run at most")
 	f.IntVar(&p.backlog, "backlog", 400_000, "messages that the pull load reads")
 	f.DurationVar(&p.idle, "idle", 0, "watch idle brokers for so long after their start; 0: not")
 	f.IntVar(&p.clients, "clients", 0, "measure with so many idle connections; 0: not")
-	f.StringVar(&p.heap, "heap", "4g", "heap of Apache's broker, as for -Xmx")
+	f.StringVar(&p.heap, "heap", "2g", "heap of Apache's broker, as for -Xmx")
 	f.BoolVar(&p.fillCache, "fill-cache", true, "fill the page cache before measuring")
 	f.StringVar(&p.results, "results", filepath.Join("perf", "results"), "folder for the results folder")
 	f.StringVar(&p.profile, "profile", "", "folder for a CPU profile of our broker; none without it")
@@ -91,10 +98,22 @@ func parse(args []string) (plan, error) {
 	if p.only != "" && p.only != "skylark" && p.only != "apache" {
 		return p, fmt.Errorf("-only %q is neither skylark nor apache", p.only)
 	}
+	if p.quick {
+		p.rounds, p.duration, p.warmup, p.fillCache = 1, 4*time.Second, 3*time.Second, false
+		p.maxSent, p.backlog, p.idle, p.clients = 1_000_000, 200_000, 0, 0
+	}
 	if p.rounds < 1 || p.duration < time.Second {
 		return p, fmt.Errorf("-rounds %d and -duration %v are too small", p.rounds, p.duration)
 	}
 	return p, nil
+}
+
+// bench is one run of this command.
+type bench struct {
+	plan  plan
+	sides []*side
+	java  *apache.Installation // nil without the side apache
+	out   *results
 }
 
 func run(ctx context.Context, p plan) error {
@@ -107,48 +126,72 @@ func run(ctx context.Context, p plan) error {
 		defer func() { _ = os.RemoveAll(dir) }()
 		work = dir
 	}
-	sides, err := makeSides(ctx, p, work)
-	if err != nil {
+	b := &bench{plan: p}
+	var err error
+	if b.sides, b.java, err = makeSides(ctx, p, work); err != nil {
 		return err
 	}
-	out := &results{plan: p, started: time.Now()}
+	if b.out, err = newResults(ctx, p, b.sides); err != nil {
+		return err
+	}
+	var failed []error
 	if p.idle > 0 || p.clients > 0 {
-		if err := measureAtRest(ctx, p, sides, out); err != nil {
+		failed = append(failed, b.measureAtRest(ctx))
+	}
+	for _, l := range b.loads() {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := b.one(ctx, l, work); err != nil {
+			say("%s: %v", l.name, err)
+			failed = append(failed, fmt.Errorf("%s: %w", l.name, err))
+		}
+	}
+	return errors.Join(append(failed, b.out.write(b), ctx.Err())...)
+}
+
+// loads are those that the plan asks for.
+func (b *bench) loads() []load {
+	return slices.DeleteFunc(allLoads(), func(l load) bool {
+		if len(b.plan.loads) > 0 {
+			return !slices.Contains(b.plan.loads, l.name)
+		}
+		return l.extra || b.plan.quick && !l.quick || l.java && b.java == nil
+	})
+}
+
+func (b *bench) one(ctx context.Context, l load, work string) error {
+	if b.plan.fillCache {
+		// Before each load: the stores of the load before are gone, and with them the pages they
+		// filled. Memory that has been free for seconds belongs to the host again, and touching
+		// it stalls the whole machine for 18 ms at a time.
+		if err := fillPageCache(ctx, work); err != nil {
 			return err
 		}
 	}
-	for _, l := range allLoads() {
-		if asked := slices.Contains(p.loads, l.name); !asked && (l.extra || len(p.loads) > 0) {
-			continue
-		}
-		if p.fillCache {
-			// Before each load: the stores of the load before are gone, and with them the pages they
-			// filled. Memory that has been free for seconds belongs to the host again, and touching
-			// it stalls the whole machine for 18 ms at a time.
-			if err := fillPageCache(ctx, work); err != nil {
-				return err
-			}
-		}
-		if err := measureLoad(ctx, p, l, sides, out); err != nil {
-			return fmt.Errorf("%s: %w", l.name, err)
-		}
-		if p.profile != "" {
-			if err := keepProfile(ctx, p, l, work); err != nil {
-				return err
-			}
-		}
+	if err := b.measureLoad(ctx, l); err != nil {
+		return err
 	}
-	return out.write(ctx, sides)
+	if b.plan.profile != "" {
+		return keepProfile(ctx, b.plan, l, work)
+	}
+	return nil
 }
 
-// keepProfile moves the CPU profile of the load that just ended to its place, with a note to fill in.
+// keepProfile moves the CPU profile of the load that just ended to its place, with a flame graph and
+// a note to fill in.
 func keepProfile(ctx context.Context, p plan, l load, work string) error {
 	if err := os.MkdirAll(p.profile, 0o755); err != nil {
 		return err
 	}
 	commit := firstLine(ctx, "git", "rev-parse", "--short", "HEAD")
-	name := filepath.Join(p.profile, time.Now().Format("2006-01-02")+"-"+l.name+"-"+commit)
+	base := time.Now().Format("2006-01-02") + "-" + l.name + "-" + commit
+	name := filepath.Join(p.profile, base)
 	profile, err := os.ReadFile(filepath.Join(work, profileName))
+	if err != nil {
+		return err
+	}
+	svg, err := flame.SVG(profile, "Skylark's broker under "+l.name+": "+l.about+", at "+commit)
 	if err != nil {
 		return err
 	}
@@ -159,12 +202,16 @@ func keepProfile(ctx context.Context, p plan, l load, work string) error {
 	if err != nil {
 		return err
 	}
-	note := fmt.Sprintf("CPU profile of the broker under the load %s (%s), whole run with warm-up.\n\n```\n%s```\n",
-		l.name, l.about, top)
-	if err := os.WriteFile(name+".md", []byte(note), 0o644); err != nil {
-		return err
+	note := fmt.Sprintf("CPU profile of the broker under the load %s (%s), whole run with warm-up.\n"+
+		"Taken with `make flame WORKLOAD=%s`. [Flame graph](%s.svg), [profile](%s.pb.gz) for `go tool pprof`.\n\n"+
+		"Learned: say here what the picture taught, before this is committed.\n\n```\n%s```\n",
+		l.name, l.about, l.name, base, base, top)
+	for ext, text := range map[string][]byte{".svg": svg, ".md": []byte(note)} {
+		if err := os.WriteFile(name+ext, text, 0o644); err != nil {
+			return err
+		}
 	}
-	say("profile is in %s.pb.gz; `go tool pprof -http=: %s.pb.gz` shows its flame graph", name, name)
+	say("flame graph is in %s.svg, the profile beside it, and a note to fill in", name)
 	return nil
 }
 

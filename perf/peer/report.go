@@ -3,49 +3,39 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
+	"maps"
+	"math"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/skylarkmq/skylark/perf/measure"
+	"github.com/skylarkmq/skylark/perf/report"
 )
 
-// results collects a whole run.
-type results struct {
-	plan    plan
-	started time.Time
-	rows    []*row
-	rest    []atRest
-	starts  map[string][]float64 // seconds from the start of the process to the first message, by side
+// figure is one line of a row: how to read it out of a run, NaN when it is not there.
+type figure struct {
+	name  string
+	of    func(o *outcome) float64
+	goal  float64 // as a ratio to Apache; 0: none
+	lower bool    // the lower the better: the goal is an upper bound
+	plain bool    // a ratio says nothing
 }
 
-type row struct {
-	load      load
-	command   []string
-	memFreeMB int64               // when the first round began
-	samples   map[string][]sample // measured rounds, by side
-	raw       []rawResult         // everything, warm-up first
-}
+// spread is a figure of all rounds of a side.
+type spread struct{ low, middle, high float64 }
 
-type rawResult struct {
-	Side   string          `json:"side"`
-	Result json.RawMessage `json:"result"`
-}
-
-func (r *results) noteStart(s *side) {
-	if r.starts == nil {
-		r.starts = map[string][]float64{}
+func spreadOf(values []float64) spread {
+	values = slices.DeleteFunc(values, math.IsNaN)
+	if len(values) == 0 {
+		return spread{math.NaN(), math.NaN(), math.NaN()}
 	}
-	r.starts[s.name] = append(r.starts[s.name], s.startTime.Seconds())
+	return spread{slices.Min(values), median(values), slices.Max(values)}
 }
 
 func median(list []float64) float64 {
 	if len(list) == 0 {
-		return 0
+		return math.NaN()
 	}
 	sorted := slices.Sorted(slices.Values(list))
 	middle := len(sorted) / 2
@@ -55,214 +45,326 @@ func median(list []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// write makes the results folder and prints the report.
-func (r *results) write(ctx context.Context, sides []*side) error {
-	commit := firstLine(ctx, "git", "rev-parse", "--short", "HEAD")
-	kind := "peer"
-	if r.plan.only != "" {
-		kind = strings.Join(append([]string{r.plan.only}, r.plan.loads...), "-")
+// text renders the median, and lowest and highest where they differ from it.
+func (s spread) text() string {
+	middle := report.Number(measure.Millis(s.middle))
+	low, high := report.Number(measure.Millis(s.low)), report.Number(measure.Millis(s.high))
+	if low == high {
+		return middle
 	}
-	dir := filepath.Join(r.plan.results, r.started.Format("2006-01-02-1504")+"-"+kind+"-"+commit)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	report := r.report(sides, commit)
-	files := map[string][]byte{
-		"env.json":    indented(r.environment(ctx, sides, commit)),
-		"raw.json":    indented(r.rawAll()),
-		"command.txt": []byte(r.commands()),
-		"report.md":   []byte(report),
-	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			return err
+	return fmt.Sprintf("%s (%s-%s)", middle, low, high)
+}
+
+// over is the ratio of two figures: of the medians, and the least and most that rounds could give.
+func (s spread) over(o spread) spread {
+	return spread{s.low / o.high, s.middle / o.middle, s.high / o.low}
+}
+
+// figures are the lines of a load, the compared ones first.
+func (l *load) figures() []figure {
+	broker := func(of func(p *measure.Process) float64) func(o *outcome) float64 {
+		return func(o *outcome) float64 {
+			if o.Result.Broker == nil {
+				return math.NaN()
+			}
+			return of(o.Result.Broker)
 		}
 	}
-	fmt.Fprint(os.Stdout, report)
-	say("results are in %s", dir)
-	return nil
-}
-
-func indented(v any) []byte {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return []byte(err.Error())
+	ms := func(of func(q *measure.Quantiles) measure.Millis) func(o *outcome) float64 {
+		return func(o *outcome) float64 { return float64(of(&o.tail(l).Latency)) }
 	}
-	return append(text, '\n')
-}
-
-func (r *results) rawAll() any {
-	loads := map[string]any{}
-	for _, row := range r.rows {
-		loads[row.load.name] = row.raw
+	list := []figure{{
+		name: "messages per broker CPU-second", goal: l.perCPU,
+		of: broker(func(p *measure.Process) float64 { return p.MessagesPerCPUSecond }),
+	}}
+	if l.latency {
+		list = append(list,
+			figure{
+				name: "p99.9 ms", goal: l.tail, lower: true,
+				of: ms(func(q *measure.Quantiles) measure.Millis { return q.P999 }),
+			},
+			figure{name: "p99 ms", of: ms(func(q *measure.Quantiles) measure.Millis { return q.P99 }), lower: true},
+			figure{name: "p50 ms", of: ms(func(q *measure.Quantiles) measure.Millis { return q.P50 }), lower: true},
+			figure{
+				name: "max ms", lower: true,
+				of: ms(func(q *measure.Quantiles) measure.Millis { return measure.Millis(q.Max) }),
+			})
 	}
-	return map[string]any{"loads": loads, "at_rest": r.rest, "start_seconds": r.starts}
-}
-
-func (r *results) commands() string {
-	var out strings.Builder
-	fmt.Fprintln(&out, strings.Join(append([]string{"go run ./perf/peer"}, os.Args[1:]...), " "))
-	for _, row := range r.rows {
-		fmt.Fprintln(&out, strings.Join(row.command, " "))
+	list = append(list, figure{
+		name: "messages a second", of: func(o *outcome) float64 { return o.Result.MessagesPerSec },
+	})
+	if l.consume != nil && l.produce != nil {
+		list = append(list, figure{name: "messages a second, read", of: func(o *outcome) float64 {
+			return o.Reader.MessagesPerSec
+		}})
 	}
-	return out.String()
+	return append(list,
+		figure{
+			name: "broker user us a message", lower: true,
+			of: perMessage(func(r *measure.Result) float64 { return r.Broker.UserSeconds }),
+		},
+		figure{
+			name: "broker system us a message", lower: true,
+			of: perMessage(func(r *measure.Result) float64 { return r.Broker.SystemSeconds }),
+		},
+		figure{name: "kernel threads us a message", of: perMessage(kernelSeconds), lower: true},
+		figure{
+			name: "broker RssAnon MB", lower: true,
+			of: broker(func(p *measure.Process) float64 { return float64(p.RSSAnonMost) / 1e6 }),
+		},
+		figure{name: "failed", plain: true, of: func(o *outcome) float64 {
+			return float64(o.Result.SendFailed + o.Result.ResponseFailed)
+		}})
 }
 
-func (r *results) environment(ctx context.Context, sides []*side, commit string) any {
-	settings := map[string]map[string]string{}
+func perMessage(of func(r *measure.Result) float64) func(o *outcome) float64 {
+	return func(o *outcome) float64 {
+		if o.Result.Broker == nil || o.Result.Messages == 0 {
+			return math.NaN()
+		}
+		return of(o.Result) * 1e6 / float64(o.Result.Messages)
+	}
+}
+
+// kernelSeconds is the CPU of threads that write back, reclaim and journal, on behalf of whoever
+// dirtied the pages: in a run with one loaded side that is its broker.
+func kernelSeconds(r *measure.Result) float64 {
+	sum := 0.0
+	for _, seconds := range r.KernelCPU {
+		sum += seconds
+	}
+	return sum
+}
+
+// table is one table of all loads, or of one.
+func (r *results) table(sides []*side, rows ...*row) report.Table {
+	t := report.Table{Head: []string{"load", "figure"}, FirstFigure: 2}
 	for _, s := range sides {
-		settings[s.name] = s.settings
+		t.Head = append(t.Head, s.name)
 	}
-	memory, _ := memoryBytes("MemTotal")
-	return map[string]any{
-		"date": r.started.Format(time.RFC3339), "commit": commit,
-		"cpu": cpuModel(), "cores": runtime.NumCPU(), "memory_bytes": memory,
-		"kernel": firstLine(ctx, "uname", "-srm"), "disk": firstLine(ctx, "df", "--output=source,fstype,size", "."),
-		"go": runtime.Version(), "java": firstLine(ctx, "java", "--version"),
-		"settings": settings, "page_cache_filled": r.plan.fillCache,
-	}
-}
-
-func cpuModel() string {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	for line := range strings.Lines(string(text)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
-}
-
-func firstLine(ctx context.Context, name string, args ...string) string {
-	text, err := output(ctx, name, args...)
-	if err != nil {
-		return "unknown"
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if name == "df" {
-		return strings.Join(strings.Fields(lines[len(lines)-1]), " ")
-	}
-	return lines[0]
-}
-
-func (r *results) report(sides []*side, commit string) string {
-	var out strings.Builder
-	p := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
-	title := fmt.Sprintf("Skylark %s beside Apache RocketMQ", commit)
-	if len(sides) == 1 {
-		title = fmt.Sprintf("%s alone, at %s", sides[0].name, commit)
-	}
-	p("# %s, %s", title, r.started.Format("2006-01-02"))
-	p("")
-	p("%s, %d cores, %s. Flush mode of both: ASYNC_FLUSH. Medians of %d rounds of %v (at most %d messages), "+
-		"sides in turn, each warmed up for %v; page cache filled first: %v. "+
-		"The load generator shares the machine; loads without a rate are closed loops.",
-		cpuModel(), runtime.NumCPU(), runtime.Version(), r.plan.rounds, r.plan.duration, r.plan.maxSent,
-		r.plan.warmup, r.plan.fillCache)
-	p("")
-	names := make([]string, len(sides))
-	for i, s := range sides {
-		names[i] = s.name
-	}
-	header := "| load | figure | " + strings.Join(names, " | ") + " |"
+	t.Figures = len(sides)
 	if len(sides) == 2 {
-		header += " ratio |"
+		t.Head = append(t.Head, "ratio", "goal")
+		t.Figures++
 	}
-	p("%s", header)
-	p("%s", strings.Repeat("|---", strings.Count(header, "|")-1)+"|")
-	for _, row := range r.rows {
-		r.reportRow(p, row, sides)
-	}
-	p("")
-	for _, row := range r.rows {
-		p("Free memory when the rounds of %s began: %d MB.", row.load.name, row.memFreeMB)
-	}
-	p("")
-	r.reportRest(p, sides)
-	p("Settings: `env.json`; every run: `raw.json`; command lines: `command.txt`.")
-	return out.String()
-}
-
-func (r *results) reportRow(p func(string, ...any), row *row, sides []*side) {
-	figures := []struct {
-		name string
-		of   func(sample) float64
-	}{
-		{row.load.unit, row.load.figure},
-		{"messages a second", func(s sample) float64 { return s.MessagesPerSec }},
-		{"p50 ms", func(s sample) float64 { return s.Latency.P50 }},
-		{"p99 ms", func(s sample) float64 { return s.Latency.P99 }},
-		{"p99.9 ms", func(s sample) float64 { return s.Latency.P999 }},
-		{"failed", func(s sample) float64 { return float64(s.SendFailed + s.ResponseFailed) }},
-	}
-	for i, f := range figures {
-		if i > 0 && f.name == "p99.9 ms" && row.load.lower {
-			continue // it is the first figure already
+	for _, row := range rows {
+		first := row.load.name + ": " + row.load.about
+		if row.failure != "" {
+			t.Rows = append(t.Rows, []string{first, "FAILED, see below"})
+			first = ""
 		}
-		if row.load.pull && strings.HasSuffix(f.name, " ms") {
-			continue // the age of a backlog says nothing about the broker
-		}
-		line := fmt.Sprintf("| %s | %s |", "", f.name)
-		if i == 0 {
-			line = fmt.Sprintf("| **%s**: %s | %s |", row.load.name, row.load.about, f.name)
-		}
-		values := map[string]float64{}
-		for _, s := range sides {
-			var list []float64
-			for _, one := range row.samples[s.name] {
-				list = append(list, f.of(one))
-			}
-			values[s.name] = median(list)
-			line += fmt.Sprintf(" %s |", number(values[s.name]))
-		}
-		if len(sides) == 2 {
-			if ours, theirs := values["skylark"], values["apache"]; theirs > 0 && ours > 0 && f.name != "failed" {
-				line += fmt.Sprintf(" %.2f |", ours/theirs)
-			} else {
-				line += " |"
+		for _, f := range row.load.figures() {
+			if cells := row.cells(f, sides); cells != nil {
+				t.Rows = append(t.Rows, append([]string{first, f.name}, cells...))
+				first = ""
 			}
 		}
-		p("%s", line)
 	}
+	return t
 }
 
-func number(v float64) string {
-	if v >= 1000 {
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.3g", v)
-}
-
-func (r *results) reportRest(p func(string, ...any), sides []*side) {
-	var names []string
+// cells are a figure of each side, with ratio and goal where there are two; nil when nobody has it.
+func (r *row) cells(f figure, sides []*side) []string {
+	var cells []string
+	var spreads []spread
 	for _, s := range sides {
-		names = append(names, s.name)
-	}
-	p("| at rest | %s |", strings.Join(names, " | "))
-	p("|---|%s", strings.Repeat("---|", len(names)))
-	line := "| start on an empty store until a message is taken, s, median |"
-	for _, name := range names {
-		line += fmt.Sprintf(" %.3f |", median(r.starts[name]))
-	}
-	p("%s", line)
-	if len(r.rest) > 0 && r.rest[0].IdleSeconds > 0 {
-		line, cpu := fmt.Sprintf("| RssAnon after %.0f s idle, MB |", r.rest[0].IdleSeconds), "| CPU meanwhile, % of a core |"
-		for _, one := range r.rest {
-			line += fmt.Sprintf(" %.1f |", float64(one.IdleRSSAnonBytes)/1e6)
-			cpu += fmt.Sprintf(" %.2f |", one.IdleCPUPercent)
+		var values []float64
+		for _, o := range r.rounds(s.name) {
+			values = append(values, f.of(&o))
 		}
-		p("%s", line)
-		p("%s", cpu)
+		spreads = append(spreads, spreadOf(values))
+		cells = append(cells, spreads[len(spreads)-1].text())
+	}
+	if !slices.ContainsFunc(spreads, func(s spread) bool { return !math.IsNaN(s.middle) }) {
+		return nil
+	}
+	if len(sides) != 2 {
+		return cells
+	}
+	ratio := spreads[0].over(spreads[1])
+	if f.plain || math.IsNaN(ratio.middle) || math.IsInf(ratio.middle, 0) {
+		return append(cells, "", "")
+	}
+	text := fmt.Sprintf("%.2f", ratio.middle)
+	if ratio.low != ratio.high && !math.IsInf(ratio.high, 0) {
+		text += fmt.Sprintf(" (%.2f-%.2f)", ratio.low, ratio.high)
+	}
+	return append(cells, text, goalText(f, ratio.middle))
+}
+
+func goalText(f figure, ratio float64) string {
+	if f.goal == 0 {
+		return ""
+	}
+	sign, met := "at least", ratio >= f.goal
+	if f.lower {
+		sign, met = "at most", ratio <= f.goal
+	}
+	word := "missed"
+	if met {
+		word = "met"
+	}
+	return fmt.Sprintf("%s %.3g: %s", sign, f.goal, word)
+}
+
+// settingsTable shows what both sides run with.
+func (r *results) settingsTable(sides []*side) report.Table {
+	t := report.Table{Head: []string{"setting"}}
+	keys := map[string]bool{}
+	for _, s := range sides {
+		t.Head = append(t.Head, s.name)
+		for key := range s.settings {
+			keys[key] = true
+		}
+	}
+	add := func(key string, of func(s *side) string) {
+		cells := []string{key}
+		for _, s := range sides {
+			cells = append(cells, of(s))
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.env.Common)) {
+		add(key, func(*side) string { return r.env.Common[key] })
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		add(key, func(s *side) string { return s.settings[key] })
+	}
+	return t
+}
+
+func (r *results) restTable(sides []*side) report.Table {
+	t := report.Table{Head: []string{"at rest"}, Figures: len(sides)}
+	add := func(name, format string, of func(i int) float64) {
+		cells := []string{name}
+		for i := range sides {
+			cells = append(cells, fmt.Sprintf(format, of(i)))
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	for _, s := range sides {
+		t.Head = append(t.Head, s.name)
+	}
+	add("start of both servers on an empty store until a message is taken, s, median", "%.3f",
+		func(i int) float64 { return median(r.starts[sides[i].name]) })
+	if len(r.rest) > 0 && r.rest[0].IdleSeconds > 0 {
+		seconds := r.rest[0].IdleSeconds
+		add(fmt.Sprintf("RssAnon of the broker after %.0f s idle, MB", seconds), "%.1f",
+			func(i int) float64 { return float64(r.rest[i].IdleRSSAnonBytes) / 1e6 })
+		add("CPU meanwhile, % of a core", "%.2f", func(i int) float64 { return r.rest[i].IdleCPUPercent })
 	}
 	if len(r.rest) > 0 && r.rest[0].Clients > 0 {
-		line := fmt.Sprintf("| RssAnon with %d idle clients, MB |", r.rest[0].Clients)
-		for _, one := range r.rest {
-			line += fmt.Sprintf(" %.1f |", float64(one.ClientsRSSAnon)/1e6)
-		}
-		p("%s", line)
+		add(fmt.Sprintf("RssAnon with %d idle clients, MB", r.rest[0].Clients), "%.1f",
+			func(i int) float64 { return float64(r.rest[i].ClientsRSSAnon) / 1e6 })
 	}
-	p("")
+	return t
+}
+
+func (r *results) title(sides []*side) string {
+	if len(sides) == 1 {
+		return fmt.Sprintf("%s alone, at %s, %s", sides[0].name, r.commit, r.started.Format("2006-01-02"))
+	}
+	return fmt.Sprintf("Skylark %s beside Apache RocketMQ, %s", r.commit, r.started.Format("2006-01-02"))
+}
+
+func (r *results) lead() []string {
+	m := r.env.Machine
+	lead := []string{
+		fmt.Sprintf("%s, %d cores, governor %s, %d MB, %s %s, %s, %s.", m.CPU, m.Cores, m.Governor,
+			m.MemoryBytes>>20, m.OS, m.Kernel, m.Go, r.env.Java),
+		fmt.Sprintf("Medians of %d rounds of %v (at most %d messages), in brackets the lowest and the "+
+			"highest; sides in turn, each warmed up for %v; page cache filled first: %v. The load "+
+			"generator shares the machine; loads without a rate are closed loops. CPU is of the broker's "+
+			"process, user and system; kernel threads are those that write back, reclaim and journal.",
+			r.plan.rounds, r.plan.duration, r.plan.maxSent, r.plan.warmup, r.plan.fillCache),
+	}
+	if r.plan.rounds < 5 {
+		lead = append(lead, "Fewer than 5 rounds: for a look, not for a claim.")
+	}
+	return lead
+}
+
+// notes are failures and doubts, by load.
+func (r *results) notes() []report.Notice {
+	var list []report.Notice
+	for _, row := range r.rows {
+		if row.failure != "" {
+			list = append(list, report.Notice{Code: row.load.name + " failed", Text: row.failure})
+		}
+		for _, code := range row.doubts() {
+			list = append(list, report.Notice{Code: row.load.name, Text: code})
+		}
+	}
+	return list
+}
+
+// doubts are the warnings of measured runs, each once for each side. On a machine that the load
+// generator shares, a busy machine is the rule and said above.
+func (r *row) doubts() []string {
+	var list []string
+	for _, o := range r.outcomes {
+		if o.Round == 0 {
+			continue
+		}
+		for _, w := range o.Result.Warnings {
+			text := o.Side + ": " + w.Text
+			same := func(have string) bool { return strings.HasPrefix(have, o.Side+": "+w.Text[:min(20, len(w.Text))]) }
+			if w.Code != "machine-busy" && w.Code != "short-window" && !slices.ContainsFunc(list, same) {
+				list = append(list, text)
+			}
+		}
+	}
+	return list
+}
+
+func (r *results) markdown(sides []*side) string {
+	var out strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n\n", args...) }
+	p("# %s", r.title(sides))
+	for _, text := range r.lead() {
+		p("%s", text)
+	}
+	p("%s", r.table(sides, r.rows...).Markdown())
+	var free []string
+	for _, row := range r.rows {
+		free = append(free, fmt.Sprintf("%s %d", row.load.name, row.memFreeMB))
+	}
+	p("Free memory in MB when the rounds began: %s.", strings.Join(free, ", "))
+	p("%s", r.restTable(sides).Markdown())
+	p("%s", r.settingsTable(sides).Markdown())
+	for _, n := range r.notes() {
+		p("%s: %s", n.Code, n.Text)
+	}
+	p("Charts: `report.html`; settings: `env.json`; every run: `raw.json`, with its seconds " +
+		"`runs.json.gz`; command lines: `command.txt`; ends of the servers' logs: `logs/`.")
+	return strings.TrimRight(out.String(), "\n") + "\n"
+}
+
+func (r *results) page(sides []*side) *report.Page {
+	p := &report.Page{Title: r.title(sides), Lead: r.lead(), Notices: r.notes()}
+	p.Sections = append(p.Sections, report.Section{
+		Title: "Settings and rest", Tables: []report.Table{r.settingsTable(sides), r.restTable(sides)},
+	})
+	for _, row := range r.rows {
+		section := report.Section{
+			Title:  row.load.name + ": " + row.load.about,
+			Tables: []report.Table{r.table(sides, row)},
+		}
+		var named []report.Named
+		for _, s := range sides {
+			var runs []*measure.Result
+			for _, o := range row.rounds(s.name) {
+				runs = append(runs, o.Result)
+			}
+			if len(runs) > 0 {
+				named = append(named, report.Named{Name: s.name, Run: report.MedianRun(runs)})
+			}
+		}
+		if len(named) > 0 {
+			section.Charts = report.Charts(named...)
+			section.Text = []string{"Charts are of the round with the median rate of each side."}
+		}
+		p.Sections = append(p.Sections, section)
+	}
+	return p
 }

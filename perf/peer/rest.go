@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/skylarkmq/skylark/perf/measure"
 )
 
 // atRest is what a side needs while nothing happens.
@@ -30,46 +32,63 @@ type atRest struct {
 }
 
 // measureAtRest watches both sides idle at once, then with many idle connections, one after the other.
-func measureAtRest(ctx context.Context, p plan, sides []*side, out *results) error {
-	rest := make([]atRest, len(sides))
-	cpu := make([]float64, len(sides))
-	for i, s := range sides {
-		if err := s.up(ctx); err != nil {
+func (b *bench) measureAtRest(ctx context.Context) error {
+	rest := make([]atRest, len(b.sides))
+	defer func() {
+		for _, s := range b.sides {
+			s.down(b.out.logs(), "rest")
+		}
+	}()
+	for i, s := range b.sides {
+		if err := s.up(ctx, nil); err != nil {
 			return err
 		}
-		defer s.down()
-		out.noteStart(s)
+		b.out.noteStart(s)
 		rest[i].Side = s.name
 	}
-	if p.idle > 0 {
-		for i, s := range sides {
-			cpu[i], _ = cpuSeconds(s.brokerPID())
-		}
-		say("watching idle brokers for %v", p.idle)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(p.idle):
-		}
-		for i, s := range sides {
-			after, err := cpuSeconds(s.brokerPID())
-			if err != nil {
-				return err
-			}
-			rest[i].IdleSeconds = p.idle.Seconds()
-			rest[i].IdleCPUPercent = (after - cpu[i]) / p.idle.Seconds() * 100
-			rest[i].IdleRSSAnonBytes = rssAnon(s.brokerPID())
+	if b.plan.idle > 0 {
+		if err := b.watchIdle(ctx, rest); err != nil {
+			return err
 		}
 	}
-	for i, s := range sides {
-		if p.clients > 0 {
-			say("connecting %d idle clients to %s", p.clients, s.name)
-			if err := measureClients(p.clients, s, &rest[i]); err != nil {
-				return fmt.Errorf("%s with %d clients: %w", s.name, p.clients, err)
+	for i, s := range b.sides {
+		if b.plan.clients > 0 {
+			say("connecting %d idle clients to %s", b.plan.clients, s.name)
+			if err := measureClients(b.plan.clients, s, &rest[i]); err != nil {
+				return fmt.Errorf("%s with %d clients: %w", s.name, b.plan.clients, err)
 			}
 		}
+		if err := s.alive(); err != nil {
+			return err
+		}
 	}
-	out.rest = rest
+	b.out.rest = rest
+	return nil
+}
+
+func (b *bench) watchIdle(ctx context.Context, rest []atRest) error {
+	before := make([]measure.Usage, len(b.sides))
+	for i, s := range b.sides {
+		var err error
+		if before[i], err = measure.ReadUsage(s.brokerPID()); err != nil {
+			return err
+		}
+	}
+	say("watching idle brokers for %v", b.plan.idle)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(b.plan.idle):
+	}
+	for i, s := range b.sides {
+		after, err := measure.ReadUsage(s.brokerPID())
+		if err != nil {
+			return err
+		}
+		rest[i].IdleSeconds = b.plan.idle.Seconds()
+		rest[i].IdleCPUPercent = (after.CPUSeconds() - before[i].CPUSeconds()) / b.plan.idle.Seconds() * 100
+		rest[i].IdleRSSAnonBytes = after.RSSAnonBytes
+	}
 	return nil
 }
 
@@ -93,7 +112,11 @@ func measureClients(n int, s *side, rest *atRest) error {
 		}
 	}
 	rest.Clients = n
-	rest.ClientsRSSAnon = rssAnon(s.brokerPID())
+	used, err := measure.ReadUsage(s.brokerPID())
+	if err != nil {
+		return err
+	}
+	rest.ClientsRSSAnon = used.RSSAnonBytes
 	for _, c := range []net.Conn{conns[0], conns[n-1]} {
 		if _, err := exchange(c, 30, map[string]string{"topic": "TBW102", "queueId": "0"}, nil); err != nil {
 			return err
@@ -182,38 +205,6 @@ func exchange(c net.Conn, code int, fields map[string]string, body []byte) (int,
 		}
 		return 0, nil
 	}
-}
-
-// cpuSeconds reads the user and system time of a process.
-func cpuSeconds(pid int) (float64, error) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(text), ") ") // the name may hold spaces
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, errors.New("/proc/PID/stat is too short")
-	}
-	const ticksPerSecond = 100 // USER_HZ of every Linux in use
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	system, _ := strconv.ParseFloat(fields[12], 64)
-	return (user + system) / ticksPerSecond, nil
-}
-
-// rssAnon reads the anonymous resident memory of a process in bytes, 0 when it cannot be read.
-func rssAnon(pid int) int64 {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			kb, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kb << 10
-		}
-	}
-	return 0
 }
 
 // fillPageCache reads a file of holes as large as memory, so that the kernel has to reclaim pages for

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skylarkmq/skylark/perf/measure"
+	"github.com/skylarkmq/skylark/perf/report"
+)
+
+// row is one load with what was measured of it.
+type row struct {
+	load      load
+	command   []string
+	memFreeMB int64     // when the first round began
+	outcomes  []outcome // warm-up first
+	failure   string    // why it ended early; "": it did not
+}
+
+// rounds returns the measured runs of one side.
+func (r *row) rounds(side string) []outcome {
+	var list []outcome
+	for _, o := range r.outcomes {
+		if o.Side == side && o.Round > 0 {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// measureLoad takes all sides through one load.
+func (b *bench) measureLoad(ctx context.Context, l load) (err error) {
+	r := &row{load: l}
+	b.out.rows = append(b.out.rows, r)
+	defer func() {
+		if err != nil {
+			r.failure = err.Error()
+		}
+		for _, s := range b.sides {
+			s.down(b.out.logs(), l.name)
+		}
+	}()
+	for _, s := range b.sides {
+		say("%s: starting %s", l.name, s.name)
+		if err := s.up(ctx, l.settings); err != nil {
+			return err
+		}
+		b.out.noteStart(s)
+	}
+	for _, s := range b.sides {
+		if err := b.prepare(ctx, r, s); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	if free, err := memoryBytes("MemFree"); err == nil {
+		r.memFreeMB = free >> 20
+	}
+	for round := range b.plan.rounds {
+		for i := range b.sides {
+			s := b.sides[(i+round)%len(b.sides)] // neither side is always first
+			if l.coldRead {
+				say("%s: %s without its store in the page cache", l.name, s.name)
+				if err := s.cold(ctx); err != nil {
+					return err
+				}
+			}
+			o, err := b.once(ctx, r, s, b.plan.duration)
+			if err != nil {
+				return fmt.Errorf("%s, round %d: %w", s.name, round+1, err)
+			}
+			o.Round = round + 1
+			r.outcomes = append(r.outcomes, o)
+			say("%s: round %d, %s: %s", l.name, round+1, s.name, shortly(&o, &l))
+		}
+	}
+	return nil
+}
+
+func shortly(o *outcome, l *load) string {
+	text := fmt.Sprintf("%.0f msg/s", o.Result.MessagesPerSec)
+	if o.Result.Broker != nil {
+		text += fmt.Sprintf(", %.0f a CPU-second", o.Result.Broker.MessagesPerCPUSecond)
+	}
+	if l.latency {
+		text += fmt.Sprintf(", p99.9 %v ms", o.tail(l).Latency.P999)
+	}
+	return text
+}
+
+// prepare makes the backlog of a load, if it reads one, and warms the side up.
+func (b *bench) prepare(ctx context.Context, r *row, s *side) error {
+	l := &r.load
+	if l.backlog != nil {
+		n := l.count
+		if n == 0 || n > b.plan.backlog {
+			n = b.plan.backlog
+		}
+		say("%s: making a backlog of %d messages for %s", l.name, n, s.name)
+		args := append([]string{"produce"}, l.backlog...)
+		if _, err := b.perf(ctx, s, append(args, "--count", strconv.Itoa(n))...); err != nil {
+			return err
+		}
+	}
+	say("%s: warming up %s", l.name, s.name)
+	end := time.Now().Add(b.plan.warmup)
+	for left := b.plan.warmup; left >= time.Second; left = time.Until(end) {
+		o, err := b.once(ctx, r, s, left)
+		if err != nil {
+			return fmt.Errorf("warm-up: %w", err)
+		}
+		r.outcomes = append(r.outcomes, o)
+	}
+	return nil
+}
+
+// once runs the load against a side. A side that ended meanwhile is an error that says how.
+func (b *bench) once(ctx context.Context, r *row, s *side, d time.Duration) (outcome, error) {
+	o, err := b.load(ctx, r, s, d)
+	if died := s.alive(); died != nil {
+		return o, errors.Join(died, err)
+	}
+	if err == nil {
+		err = check(o.Result)
+	}
+	return o, err
+}
+
+// check refuses a run that measured nothing: a broker that has ended must not enter a median as 0.
+func check(r *measure.Result) error {
+	switch {
+	case r.Messages == 0:
+		return fmt.Errorf("no message was answered: %d sends failed; is the broker still there?",
+			r.SendFailed)
+	case r.Broker == nil || r.Broker.CPUSeconds == 0:
+		return fmt.Errorf("%d messages cost the broker no CPU: its process was not measured", r.Messages)
+	}
+	return nil
+}
+
+func (b *bench) load(ctx context.Context, r *row, s *side, d time.Duration) (outcome, error) {
+	l := &r.load
+	o := outcome{Side: s.name}
+	var err error
+	switch {
+	case l.java:
+		o.Result, r.command, err = b.javaClient(ctx, s, d)
+		return o, err
+	case l.produce == nil:
+		r.command = append([]string{"consume"}, l.consume...)
+		o.Result, err = b.perf(ctx, s, r.command...)
+		return o, err
+	}
+	most := l.messages
+	if most == 0 {
+		most = b.plan.maxSent
+	}
+	r.command = append(append([]string{"produce"}, l.produce...), "--duration", d.String(),
+		"--count", strconv.Itoa(most))
+	if l.consume == nil {
+		o.Result, err = b.perf(ctx, s, r.command...)
+		return o, err
+	}
+	o.Result, o.Reader, err = b.sendAndRead(ctx, s, l, r.command, d)
+	return o, err
+}
+
+// sendAndRead runs the reader from a second before the sender to a second after it.
+func (b *bench) sendAndRead(
+	ctx context.Context, s *side, l *load, send []string, d time.Duration,
+) (sender, reader *measure.Result, err error) {
+	if err := b.makeTopic(ctx, s, l); err != nil {
+		return nil, nil, err
+	}
+	const around = time.Second
+	type read struct {
+		r   *measure.Result
+		err error
+	}
+	done := make(chan read, 1)
+	args := append(append([]string{"consume"}, l.consume...), "--duration", (d + 2*around).String())
+	go func() {
+		r, err := b.perf(ctx, s, args...)
+		done <- read{r, err}
+	}()
+	wait := time.NewTimer(around)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case early := <-done:
+		return nil, nil, fmt.Errorf("the reader ended early: %w", early.err)
+	}
+	sender, err = b.perf(ctx, s, send...)
+	got := <-done
+	return sender, got.r, errors.Join(err, got.err)
+}
+
+// makeTopic sends one message, so that a reader finds the topic.
+func (b *bench) makeTopic(ctx context.Context, s *side, l *load) error {
+	args := append([]string{"produce"}, l.produce...)
+	_, err := b.perf(ctx, s, append(args, "--count", "1")...)
+	return err
+}
+
+// perf runs `skylark perf` against a side, measuring its broker, and returns the result.
+func (b *bench) perf(ctx context.Context, s *side, args ...string) (*measure.Result, error) {
+	line := append([]string{"perf"}, args...)
+	line = append(line, "-n", s.names, "--broker-pid", strconv.Itoa(s.brokerPID()), "--json")
+	text, err := output(ctx, b.plan.skylark, line...)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := report.Parse(text)
+	if err != nil || len(runs) == 0 {
+		return nil, fmt.Errorf("%s printed no result, but %.300q: %w", strings.Join(line, " "), text, err)
+	}
+	return runs[len(runs)-1], nil
+}
+
+// commandLine renders the options of a load as somebody would type them.
+func (b *bench) commandLine(r *row) string {
+	if r.load.java {
+		return strings.Join(r.command, " ")
+	}
+	text := filepath.Base(b.plan.skylark) + " perf " + strings.Join(r.command, " ")
+	if r.load.consume != nil && r.load.produce != nil {
+		text += "   # beside: perf consume " + strings.Join(r.load.consume, " ")
+	}
+	return text
+}
