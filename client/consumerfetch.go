@@ -34,7 +34,6 @@ type lane struct {
 type pull struct {
 	q       *queue
 	at      int64
-	commit  int64 // position to store on the way; 0: none
 	version int64 // of the subscription
 	sql     bool
 
@@ -107,11 +106,8 @@ func (l *lane) send(p *pull) error {
 	if p.sql {
 		h.ExpressionType = []byte(protocol.ExpressionSQL92)
 	}
-	rt := k.client.routes.cached(q.id.Topic)
-	if p.commit > 0 && rt != nil && rt.master(q.id.Broker) == addr { // slaves store no positions
-		h.CommitOffset = p.commit
-		h.SysFlag |= protocol.PullCommitOffset
-	}
+	// No position rides on the pull, as it does in RocketMQ's clients: brokers may handle it after a
+	// later one that was stored by a request of its own, when the queue goes to another member.
 	p.addr, p.sent = addr, time.Now()
 	return conn.Start(context.Background(), &invoke.Request{
 		Code: remoting.PullMessage, Header: &h, Timeout: pullTimeout,

@@ -241,9 +241,6 @@ func (q *queue) fetchLocked() (reason string) {
 		return "consumer"
 	}
 	p := &pull{q: q, at: q.next, version: q.sub.SubVersion, sql: !q.sub.IsTag()}
-	if k.store == nil {
-		p.commit = q.positionLocked()
-	}
 	q.pull = p
 	q.lane.events.push(p)
 	return ""

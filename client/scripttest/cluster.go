@@ -18,6 +18,7 @@ type Cluster struct {
 
 	mu     sync.Mutex
 	queues map[string]int32 // of each topic at each broker
+	slaves map[*Broker]*Broker
 }
 
 // NewCluster starts brokers broker-0, broker-1 and so on and a name server that knows them. Topic
@@ -26,6 +27,7 @@ func NewCluster(t testing.TB, brokers int) *Cluster {
 	t.Helper()
 	c := &Cluster{
 		NameServer: NewServer(t), queues: map[string]int32{protocol.TBW102: 8},
+		slaves: map[*Broker]*Broker{},
 	}
 	for i := range brokers {
 		c.Brokers = append(c.Brokers, newBroker(t, fmt.Sprintf("broker-%d", i)))
@@ -71,8 +73,20 @@ func (c *Cluster) route(r *Request) *Reply {
 	perm := protocol.PermRead | protocol.PermWrite
 	var data protocol.TopicRouteData
 	for _, b := range c.Brokers {
+		addrs := map[int64]string{0: b.Addr}
+		c.mu.Lock()
+		isSlave := c.slaves[b] != nil
+		for slave, master := range c.slaves {
+			if master == b {
+				addrs[1] = slave.Addr
+			}
+		}
+		c.mu.Unlock()
+		if isSlave {
+			continue
+		}
 		data.BrokerDatas = append(data.BrokerDatas, protocol.BrokerData{
-			BrokerName: b.Name, Cluster: "scripted", BrokerAddrs: map[int64]string{0: b.Addr},
+			BrokerName: b.Name, Cluster: "scripted", BrokerAddrs: addrs,
 		})
 		data.QueueDatas = append(data.QueueDatas, protocol.QueueData{
 			BrokerName: b.Name, Perm: perm, ReadQueueNums: n, WriteQueueNums: n,

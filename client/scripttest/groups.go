@@ -257,3 +257,18 @@ func (g *groups) sendBack(r *Request) *Reply {
 	b.storeLocked(queueKey{topic, 0}, d)
 	return &Reply{}
 }
+
+// SetOffset stores a position of a group.
+func (b *Broker) SetOffset(group, topic string, queue int32, offset int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.offsets[offsetKey(group, topic, queue)] = offset
+}
+
+// MakeSlave makes broker number slave a slave, id 1, of broker number master: it serves reads of
+// the same queues and has none of its own.
+func (c *Cluster) MakeSlave(master, slave int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slaves[c.Brokers[slave]] = c.Brokers[master]
+}

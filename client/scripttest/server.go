@@ -75,6 +75,13 @@ func (s *Server) Handle(code remoting.RequestCode, h Handler) {
 	s.handlers[code] = h
 }
 
+// Handler returns the handler of a code, for scripts that go on to it; nil when there is none.
+func (s *Server) Handler(code remoting.RequestCode) Handler {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.handlers[code]
+}
+
 // Count returns how many requests with the code came.
 func (s *Server) Count(code remoting.RequestCode) int {
 	s.mu.Lock()

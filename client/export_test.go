@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import "time"
+
+// Options that only tests have, to make what takes seconds happen soon.
+
+func WithLocalRetry(d time.Duration) ConsumerOption {
+	return func(c *consumerConfig) { c.againAfter = d }
+}
+
+func WithCommitEvery(d time.Duration) ConsumerOption {
+	return func(c *consumerConfig) { c.commitEvery = d }
+}
+
+func WithLockEvery(d time.Duration) ConsumerOption {
+	return func(c *consumerConfig) { c.lockEvery = d }
+}
+
+func WithRebalanceEvery(every, least time.Duration) ConsumerOption {
+	return func(c *consumerConfig) { c.rebalanceEvery, c.rebalanceLeast = every, least }
+}
+
+func WithRouteEvery(d time.Duration) Option { return func(c *config) { c.routeEvery = d } }
