@@ -56,6 +56,7 @@ var imports = map[string][]string{
 		"storage/record", "storage/vfs", "zerocopy",
 	},
 	"engine/longpoll":     nil,
+	"engine/lag":          nil,
 	"engine/transaction":  {"net/protocol", "net/remoting", "storage", "storage/consumequeue", "storage/record", "zerocopy"},
 	"engine/sqlfilter":    nil,
 	"engine/filter":       {"engine/sqlfilter", "net/protocol", "storage/vfs"},

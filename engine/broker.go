@@ -17,6 +17,7 @@ import (
 
 	"github.com/skylarkmq/skylark/engine/filter"
 	"github.com/skylarkmq/skylark/engine/group"
+	"github.com/skylarkmq/skylark/engine/lag"
 	"github.com/skylarkmq/skylark/engine/longpoll"
 	"github.com/skylarkmq/skylark/engine/offset"
 	"github.com/skylarkmq/skylark/engine/processor"
@@ -42,6 +43,7 @@ type Broker struct {
 	groups  *group.Configs
 	members *group.Members
 	locks   *group.Locks
+	lag     *lag.Watch
 	modes   *group.Modes
 	offsets *offset.Table
 	filters *filter.Manager

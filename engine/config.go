@@ -87,6 +87,7 @@ type Config struct {
 	SubscriptionExpiredMS int64 `key:"subscriptionExpiredTimeout" min:"1000"`
 	NotifyConsumerChange  bool  `key:"notifyConsumerIdsChangedEnable"`
 	RegisterProducer      bool  `key:"enableRegisterProducer"`
+	StuckMS               int64 `key:"consumerStuckMillis" min:"1000"` // ours: warn of consumers that stand still
 	IdleSeconds           int64 `key:"serverChannelMaxIdleTimeSeconds" min:"1"`
 	FlushOffsetMS         int64 `key:"flushConsumerOffsetInterval" min:"100"`
 	OffsetVersionStep     int64 `key:"consumerOffsetUpdateVersionStep" min:"1"`
@@ -175,6 +176,7 @@ func Default() Config {
 		FilterKeepDeadMS: 24 * 3600 * 1000, FilterErrorRate: 20, FilterConsumers: 32,
 		FilterCacheBytes: 8 << 20, FilterMessageSize: 16000,
 		ChannelExpiredMS: 120000, SubscriptionExpiredMS: 600000, NotifyConsumerChange: true,
+		StuckMS:          120000,
 		RegisterProducer: true, IdleSeconds: 120, FlushOffsetMS: 5000, OffsetVersionStep: 500,
 		AdminThreads: 16, AdminQueue: 10000, ColdReaders: 4, ColdQueue: 1024, MaxConns: 100000,
 		TCPCongestion:    "cubic",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skylarkmq/skylark/engine/filter"
 	"github.com/skylarkmq/skylark/engine/group"
+	"github.com/skylarkmq/skylark/engine/lag"
 	"github.com/skylarkmq/skylark/engine/offset"
 	"github.com/skylarkmq/skylark/engine/processor"
 	"github.com/skylarkmq/skylark/engine/stats"
@@ -59,6 +60,7 @@ func (b *Broker) openTables() error {
 		return err
 	}
 	b.locks = group.NewLocks(time.Now)
+	b.lag = lag.New(ms(cfg.StuckMS))
 	b.stats = stats.New(stats.Config{Cluster: cfg.ClusterName})
 	b.members = group.NewMembers(group.MembersConfig{
 		ChannelTimeout:      ms(cfg.ChannelExpiredMS),
@@ -66,6 +68,7 @@ func (b *Broker) openTables() error {
 		RejectPull:          cfg.RejectPullConsumer, ProducersOff: !cfg.RegisterProducer,
 		Admit:      processor.Admission(b.topics, b.groups, b.notice),
 		Registered: b.filters.Register, Left: b.filters.Unregister,
+		ScanPeriod:   min(10*time.Second, ms(cfg.StuckMS)/2), Scanned: b.watchConsumers,
 		NotifyChange: b.notifier(), Expired: closeChannels, Notice: b.notice,
 	})
 	return nil
@@ -161,7 +164,10 @@ func (b *Broker) wire() {
 		Offsets: b.offsets, Stats: b.stats, Store: b.store, Clients: b.calls,
 		Transactions: b.transactions, Settings: newDynamic(b), Now: time.Now, ClientReset: !b.cfg.ServerSideResets,
 		MixedMessageType: b.cfg.EnableMixedMessageType, TopicDeleted: b.topicDeleted,
-		DelayOffsets: b.delayed.levels.Offsets, RuntimeInfo: b.delayed.runtimeInfo,
+		DelayOffsets: b.delayed.levels.Offsets, RuntimeInfo: func(table map[string]string) {
+			b.delayed.runtimeInfo(table)
+			b.showHousekeeping(table)
+		},
 		PropertyFilter: b.propertyFilter(),
 	})
 	b.sendBacks().Register(b.cold)

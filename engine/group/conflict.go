@@ -27,7 +27,8 @@ func (g *consumerGroup) inspect(p *member, joined bool) []warning {
 			continue
 		}
 		if other.ID == p.ID {
-			if g.bothAlive(p, other, joined) && g.firstTime("id\x00"+p.ID) {
+			if bothAlive(&p.Connection, &other.Connection, p.joinedMS, joined) &&
+				firstTime(g.warned, "id\x00"+p.ID) {
 				found = append(found, warning{
 					msg:     "two clients use one client id, queues are not shared out between them",
 					clients: [2]string{p.ID, other.ID},
@@ -48,13 +49,28 @@ func (g *consumerGroup) inspect(p *member, joined bool) []warning {
 
 // bothAlive tells two clients with one id from one client that has connected anew: they come from
 // two hosts, or the older connection has sent a heartbeat after the newer one joined.
-func (g *consumerGroup) bothAlive(p, other *member, joined bool) bool {
+func bothAlive(p, other *Connection, joinedMS int64, joined bool) bool {
 	a, _, errA := net.SplitHostPort(p.Channel.RemoteAddr())
 	b, _, errB := net.SplitHostPort(other.Channel.RemoteAddr())
 	if errA == nil && errB == nil && a != b {
 		return true
 	}
-	return !joined && other.LastMS > p.joinedMS
+	return !joined && other.LastMS > joinedMS
+}
+
+// inspect looks for another producer with p's client id: a reply for one of them may reach the other.
+func (g *producerGroup) inspect(p *producer, joined bool) []warning {
+	for _, other := range g.members {
+		if other != p && other.ID == p.ID &&
+			bothAlive(&p.Connection, &other.Connection, p.joinedMS, joined) && firstTime(g.warned, p.ID) {
+			return []warning{{
+				msg:     "two producers use one client id, replies may reach the wrong one",
+				clients: [2]string{p.ID, other.ID},
+				addrs:   [2]string{p.Channel.RemoteAddr(), other.Channel.RemoteAddr()},
+			}}
+		}
+	}
+	return nil
 }
 
 // difference describes the first topic, by name, on which two members differ.
@@ -82,7 +98,7 @@ func (g *consumerGroup) difference(p, other *member) (warning, bool) {
 	}
 	pair := []string{p.ID + "\x01" + w.wishes[0], other.ID + "\x01" + w.wishes[1]}
 	slices.Sort(pair)
-	return w, g.firstTime("sub\x00" + first + "\x00" + pair[0] + "\x00" + pair[1])
+	return w, firstTime(g.warned, "sub\x00" + first + "\x00" + pair[0] + "\x00" + pair[1])
 }
 
 func wishText(s *Subscription) string {
@@ -93,11 +109,11 @@ func wishText(s *Subscription) string {
 }
 
 // firstTime tells whether a finding is new, and remembers it.
-func (g *consumerGroup) firstTime(key string) bool {
-	if g.warned[key] || len(g.warned) >= warningsMax {
+func firstTime(warned map[string]bool, key string) bool {
+	if warned[key] || len(warned) >= warningsMax {
 		return false
 	}
-	g.warned[key] = true
+	warned[key] = true
 	return true
 }
 

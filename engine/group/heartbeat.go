@@ -245,23 +245,32 @@ func (m *Members) membershipsLocked(ch Channel) *memberships {
 
 func (m *Members) registerProducer(name string, c Connection) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	g := m.producers[name]
 	if g == nil {
-		g = &producerGroup{}
+		g = &producerGroup{warned: map[string]bool{}}
 		m.producers[name] = g
 	}
 	m.byClient[c.ID] = c.Channel
 	m.membershipsLocked(c.Channel).producers[name] = true
 	m.armLocked()
+	p, joined := g.find(c.Channel), false
+	if p == nil {
+		p, joined = &producer{joinedMS: c.LastMS}, true
+		g.members = append(g.members, p)
+	} else if p.ID != c.ID && m.byClient[p.ID] == c.Channel {
+		delete(m.byClient, p.ID)
+	}
+	p.Connection = c
+	warnings := g.inspect(p, joined)
+	m.mu.Unlock()
+	m.warn(name, warnings)
+}
+
+func (g *producerGroup) find(ch Channel) *producer {
 	for _, p := range g.members {
-		if p.Channel == c.Channel {
-			if p.ID != c.ID && m.byClient[p.ID] == c.Channel {
-				delete(m.byClient, p.ID)
-			}
-			*p = c
-			return
+		if p.Channel == ch {
+			return p
 		}
 	}
-	g.members = append(g.members, &c)
+	return nil
 }

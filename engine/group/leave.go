@@ -90,13 +90,14 @@ func (m *Members) leaveProducerLocked(ch Channel, name string) {
 	if g == nil || in == nil || !in.producers[name] {
 		return
 	}
-	g.members = slices.DeleteFunc(g.members, func(c *Connection) bool {
+	g.members = slices.DeleteFunc(g.members, func(c *producer) bool {
 		gone := c.Channel == ch
 		if gone && m.byClient[c.ID] == ch && len(in.producers) == 1 {
 			delete(m.byClient, c.ID)
 		}
 		return gone
 	})
+	clear(g.warned)
 	if len(g.members) == 0 {
 		delete(m.producers, name)
 	}
@@ -165,6 +166,7 @@ func (m *Members) scan() {
 	if gone := m.Expire(m.cfg.Now()); len(gone) > 0 {
 		m.cfg.Expired(gone)
 	}
+	m.cfg.Scanned(m.cfg.Now())
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.armed = false

@@ -5,6 +5,7 @@ package group
 import (
 	"hash/maphash"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,6 +87,9 @@ type MembersConfig struct {
 	// Expired gets connections whose clients went silent, to be closed. Called on a timer.
 	Expired func(chs []Channel)
 
+	// Scanned is called on a timer while anybody is registered, after the look for silent clients.
+	Scanned func(now time.Time)
+
 	Now    func() time.Time            // nil: time.Now
 	Notice func(msg string, kv ...any) // nil: silent
 }
@@ -146,8 +150,14 @@ type member struct {
 }
 
 type producerGroup struct {
-	members []*Connection // in order of joining
-	next    int           // where Pick goes on
+	members []*producer // in order of joining
+	next    int         // where Pick goes on
+	warned  map[string]bool
+}
+
+type producer struct {
+	Connection
+	joinedMS int64
 }
 
 // NewMembers makes an empty table.
@@ -172,6 +182,9 @@ func NewMembers(cfg MembersConfig) *Members {
 	}
 	if cfg.Left == nil {
 		cfg.Left = func(string) {}
+	}
+	if cfg.Scanned == nil {
+		cfg.Scanned = func(time.Time) {}
 	}
 	if cfg.Expired == nil {
 		cfg.Expired = func([]Channel) {}
@@ -216,6 +229,15 @@ func (m *Members) View(group []byte) (v *View, ok bool) {
 	return v, ok
 }
 
+// EachView calls do with each consumer group that is online, as it is now.
+func (m *Members) EachView(do func(group string, v *View)) {
+	for i := range m.views {
+		for name, v := range *m.views[i].Load() {
+			do(name, v)
+		}
+	}
+}
+
 // Subscription returns what a group reads of a topic by its heartbeats, nil when it does not, and
 // what is known of the group. It takes no lock and allocates nothing.
 func (m *Members) Subscription(group, topic []byte) (*Subscription, State) {
@@ -249,6 +271,27 @@ func (m *Members) Own(ch Channel, group, topic string) (*Subscription, bool) {
 
 // Conflicts counts the times that two members of a group were found to subscribe differently.
 func (m *Members) Conflicts() int64 { return m.conflicts.Load() }
+
+// Mixed lists the groups whose members subscribe differently now, sorted.
+func (m *Members) Mixed() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for name, g := range m.consumers {
+		var first *member
+		for _, p := range g.members {
+			switch {
+			case p.subs == nil:
+			case first == nil:
+				first = p
+			case p.digest != first.digest:
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
 
 // Twins counts the client ids that were found in use by two clients at once.
 func (m *Members) Twins() int64 { return m.twins.Load() }
@@ -343,7 +386,7 @@ func (m *Members) Producers(group string) (list []Connection, ok bool) {
 		return nil, false
 	}
 	for _, c := range g.members {
-		list = append(list, *c)
+		list = append(list, c.Connection)
 	}
 	return list, true
 }
@@ -355,7 +398,7 @@ func (m *Members) AllProducers() map[string][]Connection {
 	all := make(map[string][]Connection, len(m.producers))
 	for name, g := range m.producers {
 		for _, c := range g.members {
-			all[name] = append(all[name], *c)
+			all[name] = append(all[name], c.Connection)
 		}
 	}
 	return all

@@ -295,6 +295,35 @@ func TestConflict(t *testing.T) {
 }
 
 // TestTwins: one client id in use by two clients is told apart from a client that reconnects.
+// Two producers with one client id are told of with both addresses; one that connected anew is not.
+func TestProducerTwins(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_000_000)
+	w := newWorld(group.MembersConfig{Now: func() time.Time { return now }})
+	beat := func(c *conn) {
+		now = now.Add(time.Second)
+		w.Heartbeat(c, group.ClientInfo{ID: "id"}, &protocol.HeartbeatData{
+			ClientID: "id", ProducerDataSet: []protocol.ProducerData{{GroupName: "p"}},
+		})
+	}
+	old, fresh := &conn{"10.0.0.1:1"}, &conn{"10.0.0.1:2"}
+	beat(old)
+	beat(fresh)
+	beat(fresh)
+	if len(w.notices) != 0 {
+		t.Fatalf("a client that connected anew: %q", w.notices)
+	}
+	beat(old)
+	if len(w.notices) != 1 || !strings.Contains(w.notices[0], "10.0.0.1:1") ||
+		!strings.Contains(w.notices[0], "10.0.0.1:2") || w.Twins() != 1 {
+		t.Fatalf("both are alive: %q", w.notices)
+	}
+	beat(&conn{"10.0.0.2:1"})
+	if len(w.notices) != 1 {
+		t.Fatalf("told again: %q", w.notices)
+	}
+}
+
 func TestTwins(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
