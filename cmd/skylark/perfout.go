@@ -23,9 +23,7 @@ func (a *app) openFolder(dir string, out *workload.Output) error {
 	if err != nil {
 		return misuse{err}
 	}
-	if out.HistogramLog, err = folder.HistogramLog(""); err != nil {
-		return err
-	}
+	out.HistogramLog = folder.HistogramLog
 	a.folder = folder
 	return nil
 }

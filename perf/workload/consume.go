@@ -24,27 +24,60 @@ func RunConsume(ctx context.Context, cfg Consume, out Output) (*measure.Result, 
 	if cfg.Verify && cfg.Duration == 0 && cfg.Count == 0 {
 		cfg.UntilEnd = true
 	}
-	c := &consumer{cfg: &cfg, clock: measure.NewClock()}
-	c.budget.Store(cfg.Count)
-	pullers, err := c.prepare(ctx)
+	ctl := newControl(cfg.NameServers)
+	defer ctl.close()
+	c, err := newConsumer(ctx, &cfg, &timing{clock: measure.NewClock()}, ctl)
 	if err != nil {
 		return nil, err
 	}
 	printConsumeHeader(&cfg, out)
-	d, err := c.run(ctx, pullers, out)
-	if err != nil {
+	r := &run{
+		timing: c.timing, warmup: time.Duration(cfg.Warmup), duration: time.Duration(cfg.Duration),
+		brokerPID: cfg.BrokerPID, out: out, loads: []load{c},
+	}
+	if err := r.measureLead(ctx); err != nil {
 		return nil, err
 	}
-	res := d.result("stored", &cfg)
-	c.judge(res, pullers)
-	d.finish(res)
+	res := c.conclude()
+	out.finish(res)
 	return res, nil
 }
 
+// newConsumer finds queues and offsets and makes the connections of a reading load.
+func newConsumer(
+	ctx context.Context, cfg *Consume, t *timing, ctl *control,
+) (*consumer, error) {
+	c := &consumer{cfg: cfg, timing: t, done: make(chan struct{})}
+	c.budget.Store(cfg.Count)
+	var err error
+	if c.pullers, err = c.prepare(ctx, ctl); err != nil {
+		return nil, err
+	}
+	c.own = part{
+		command: "consume", from: "stored", settings: cfg, wanted: cfg.Count,
+		line: func(r measure.Rates, now time.Time) string {
+			var stored, born int64
+			for _, p := range c.pullers {
+				s, b := p.rec.TakeMax()
+				stored, born = max(stored, s), max(born, b)
+			}
+			return r.ConsumeLine(now, stored, born)
+		},
+		backlog: func() (n int64) {
+			for _, p := range c.pullers {
+				n += p.behind.Load()
+			}
+			return n
+		},
+	}
+	for _, p := range c.pullers {
+		c.own.recorders = append(c.own.recorders, p.rec)
+	}
+	return c, nil
+}
+
 // prepare finds queues and offsets and makes one puller for each connection.
-func (c *consumer) prepare(ctx context.Context) ([]*puller, error) {
-	ctl := newControl(c.cfg.NameServers)
-	defer ctl.close()
+func (c *consumer) prepare(ctx context.Context, ctl *control) ([]*puller, error) {
 	var targets []target
 	for _, topic := range topicNames(c.cfg.Topic, c.cfg.Topics) {
 		list, err := ctl.readable(ctx, topic, c.cfg.Queues)
@@ -114,45 +147,40 @@ func (c *consumer) spread(
 	return pullers, nil
 }
 
-func (c *consumer) run(ctx context.Context, pullers []*puller, out Output) (*run, error) {
-	d := &run{
-		clock: c.clock, gate: &c.gate, window: &c.window,
-		warmup: time.Duration(c.cfg.Warmup), duration: time.Duration(c.cfg.Duration),
-		brokerPID: c.cfg.BrokerPID, out: out, command: "consume", wanted: c.cfg.Count,
+func (c *consumer) part() *part { return &c.own }
+
+func (c *consumer) through() <-chan struct{} { return c.done }
+
+func (c *consumer) stop() {
+	c.stopped.Store(true)
+	c.cancel() // ends reads that wait for a long poll
+}
+
+func (c *consumer) discard() {
+	for _, p := range c.pullers {
+		_ = p.conn.Close()
 	}
-	d.line = func(r measure.Rates, now time.Time) string {
-		var stored, born int64
-		for _, p := range pullers {
-			s, b := p.rec.TakeMax()
-			stored, born = max(stored, s), max(born, b)
-		}
-		return r.ConsumeLine(now, stored, born)
-	}
-	for _, p := range pullers {
-		d.recorders = append(d.recorders, p.rec)
-	}
-	if err := d.begin(); err != nil {
-		for _, p := range pullers {
-			_ = p.conn.Close()
-		}
-		return nil, err
-	}
-	loops, cancel := context.WithCancel(ctx)
-	defer cancel()
+}
+
+func (c *consumer) start(ctx context.Context) {
+	loops, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.cancel = cancel
 	var wg sync.WaitGroup
-	finished := make(chan struct{})
-	for _, p := range pullers {
+	for _, p := range c.pullers {
 		wg.Go(func() { p.loop(loops) })
 	}
 	go func() {
 		wg.Wait()
-		close(finished)
+		cancel()
+		close(c.done)
 	}()
-	err := d.drive(ctx, finished)
-	c.stop.Store(true)
-	cancel()
-	<-finished
-	return d, err
+}
+
+// conclude returns the figures of a load that is through.
+func (c *consumer) conclude() *measure.Result {
+	res := c.own.result()
+	c.judge(res, c.pullers)
+	return res
 }
 
 // judge joins the checkers and decides whether the run was good.
@@ -183,13 +211,22 @@ func (c *consumer) judge(res *measure.Result, pullers []*puller) {
 			res.Problem = "stopped before the end of every queue was reached"
 		}
 	}
-	if err := c.failure(); err != nil && res.OK {
+	if err := c.failure(); err != nil && res.OK && res.Messages == 0 {
 		res.OK = false
-		res.Problem = err.Error()
+		res.Problem = "nothing was read: " + err.Error()
 	}
 }
 
-// failure returns the first error that ended a puller for good.
+// note keeps the last few failures of connections.
+func (c *consumer) note(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const keep = 3
+	c.failed = append(c.failed, err)
+	c.failed = c.failed[max(len(c.failed)-keep, 0):]
+}
+
+// failure returns why connections ended.
 func (c *consumer) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -221,7 +221,7 @@ func (d *dribble) Read(p []byte) (int, error) {
 // TestAllocsSend: a request queued and its answer settled cost no allocation.
 func TestAllocsSend(t *testing.T) {
 	cfg := DefaultProduce()
-	p := &producer{cfg: &cfg, clock: measure.NewClock(), tags: 1}
+	p := &producer{cfg: &cfg, timing: &timing{clock: measure.NewClock()}, tags: 1}
 	p.body = (&frameMaker{cfg: &cfg, prefix: testPrefix}).payload()
 	p.gate.Set(measure.Measuring)
 	s := newSender(p, 0, []target{{topic: "load", broker: "b", queue: 7}}, testPrefix)

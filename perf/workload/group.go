@@ -216,7 +216,7 @@ func (g *group) refill(s *sender, now int64) {
 	}
 	if !s.finished && len(s.out) == 0 && s.quietTo <= now {
 		for s.inFlight < s.room {
-			if g.run.stop.Load() || !s.permit() {
+			if g.run.stopped.Load() || !s.permit() {
 				s.finished = true
 				break
 			}
@@ -265,7 +265,7 @@ func (g *group) fail(s *sender, err error) {
 func (g *group) failLocked(s *sender, err error) {
 	g.due.remove(s)
 	s.disconnectLocked(err)
-	if s.finished || g.run.stop.Load() {
+	if s.finished || g.run.stopped.Load() {
 		g.failUnsentLocked(s)
 		g.end(s)
 		return
@@ -293,7 +293,7 @@ func (g *group) failUnsentLocked(s *sender) {
 // look does what no socket asks for: it ends senders once the run has stopped, makes connections
 // anew, lets senders go on that were told to be quiet, and gives up on answers that do not come.
 func (g *group) look(ctx context.Context, now int64) {
-	stopped := g.run.stop.Load()
+	stopped := g.run.stopped.Load()
 	timeouts := now >= g.silentAt
 	if timeouts {
 		g.silentAt = now + int64(g.run.cfg.Timeout)/4
@@ -403,7 +403,7 @@ func (g *group) pace(now int64) {
 		if s == nil || s.sched.due() > now {
 			break
 		}
-		stopped := g.run.stop.Load()
+		stopped := g.run.stopped.Load()
 		for due := s.sched.due(); due <= now; due = s.sched.due() {
 			if stopped && !g.run.window.holds(due) || !s.permit() {
 				s.finished = true

@@ -24,15 +24,15 @@ type Step struct {
 // own; they are never due before the moment that the rate alone gives.
 type schedule struct {
 	start float64 // nanoseconds
-	parts []part
-	at    int     // the part that next lies in
+	parts []stretch
+	at    int     // the part of parts that next lies in
 	phase float64 // in requests
 	burst float64 // nanoseconds; 0: each request by itself
 	next  int64   // how many are due before
 }
 
-// part is a step from the view of one connection.
-type part struct {
+// stretch is a step from the view of one connection.
+type stretch struct {
 	from     float64 // nanoseconds since the start
 	interval float64 // between two requests of this connection
 	before   float64 // requests due before it
@@ -49,12 +49,12 @@ func newSchedule(start int64, steps []Step, index, connections int, burst time.D
 			interval = float64(time.Second) / step.Rate * float64(connections)
 			slowest = max(slowest, interval)
 		}
-		s.parts = append(s.parts, part{from: from, interval: interval, before: before})
+		s.parts = append(s.parts, stretch{from: from, interval: interval, before: before})
 		from += float64(step.For)
 		before += float64(step.For) / interval
 	}
 	if last := steps[len(steps)-1]; last.For > 0 {
-		s.parts = append(s.parts, part{from: from, interval: math.Inf(1), before: before})
+		s.parts = append(s.parts, stretch{from: from, interval: math.Inf(1), before: before})
 	}
 	phase := float64(index) / float64(connections)
 	if s.burst > slowest {

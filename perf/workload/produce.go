@@ -40,29 +40,72 @@ func RunProduce(ctx context.Context, cfg Produce, out Output) (*measure.Result, 
 		}
 		targets = append(targets, list...)
 	}
-	p := &producer{cfg: &cfg, clock: measure.NewClock(), tags: 1}
+	p, err := newProducer(ctx, &cfg, &timing{clock: measure.NewClock()}, targets)
+	if err != nil {
+		return nil, err
+	}
+	printProduceHeader(&cfg, out)
+	r := &run{
+		timing: p.timing, warmup: time.Duration(cfg.Warmup), duration: time.Duration(cfg.Duration),
+		brokerPID: cfg.BrokerPID, out: out, loads: []load{p},
+	}
+	if err := r.measureLead(ctx); err != nil {
+		return nil, err
+	}
+	res, err := p.conclude(ctx, ctl)
+	if err != nil {
+		return nil, err
+	}
+	out.finish(res)
+	if !out.JSON && out.Reports != nil {
+		_, _ = fmt.Fprintln(out.Reports, p.own.runRates().FinalProduceLine(res.Messages, cfg.Batch))
+	}
+	return res, nil
+}
+
+// newProducer makes the connections of a producing load.
+func newProducer(
+	ctx context.Context, cfg *Produce, t *timing, targets []target,
+) (*producer, error) {
+	p := &producer{cfg: cfg, timing: t, tags: 1, done: make(chan struct{})}
 	p.streams.run = randomNumber()
 	p.budget.Store(cfg.Count)
 	if cfg.Tags > 0 && cfg.Batch == 1 {
 		p.tags = cfg.Tags
 	}
-	groups, err := p.connectAll(ctx, targets)
-	if err != nil {
+	var err error
+	if p.groups, err = p.connectAll(ctx, targets); err != nil {
 		return nil, err
 	}
-	printProduceHeader(&cfg, out)
-	r := p.run(ctx, groups, out)
-	if r.err != nil {
-		return nil, r.err
+	p.own = part{
+		command: "produce", from: "sent", settings: cfg, wanted: cfg.Count, rate: cfg.rateAsked(),
+		line: func(r measure.Rates, now time.Time) string { return r.ProduceLine(now, cfg.Batch) },
+		backlog: func() (n int64) {
+			for _, g := range p.groups {
+				n += g.backlog.Load()
+			}
+			return n * int64(cfg.Batch)
+		},
 	}
-	p.closeStreams(ctx, ctl, r.res)
-	p.judge(r.res)
-	r.driver.finish(r.res)
-	if !out.JSON && out.Reports != nil {
-		_, _ = fmt.Fprintln(out.Reports,
-			r.driver.runRates().FinalProduceLine(r.res.Messages, cfg.Batch))
+	if cfg.paced() {
+		p.own.from = "due"
 	}
-	return r.res, nil
+	for _, g := range p.groups {
+		p.own.recorders = append(p.own.recorders, g.rec)
+	}
+	return p, nil
+}
+
+// conclude closes the streams and returns the figures of a load that is through.
+func (p *producer) conclude(ctx context.Context, ctl *control) (*measure.Result, error) {
+	if err := errors.Join(p.failed...); err != nil {
+		return nil, err
+	}
+	res := p.own.result()
+	res.Sent = p.sent.Load()
+	p.closeStreams(ctx, ctl, res)
+	p.judge(res)
+	return res, nil
 }
 
 func randomNumber() uint64 {
@@ -92,18 +135,18 @@ func (p *producer) connectAll(ctx context.Context, targets []target) ([]*group, 
 	for i := range senders {
 		senders[i] = newSender(p, i, byAddr[addrs[i%len(addrs)]], text())
 	}
-	return p.groups(ctx, senders)
+	return p.deal(ctx, senders)
 }
 
-// groups deals the connections to the run's goroutines and makes them.
-func (p *producer) groups(ctx context.Context, senders []*sender) ([]*group, error) {
+// deal deals the connections to the run's goroutines and makes them.
+func (p *producer) deal(ctx context.Context, senders []*sender) ([]*group, error) {
 	n := min(p.cfg.loops(), len(senders))
-	deal := make([][]*sender, n)
+	hands := make([][]*sender, n)
 	for i, s := range senders {
-		deal[i%n] = append(deal[i%n], s)
+		hands[i%n] = append(hands[i%n], s)
 	}
 	var groups []*group
-	for _, list := range deal {
+	for _, list := range hands {
 		g, err := newGroup(p, list)
 		if err == nil {
 			groups = append(groups, g)
@@ -123,65 +166,34 @@ func closeGroups(groups []*group) {
 	}
 }
 
-type produced struct {
-	driver *run
-	res    *measure.Result
-	err    error
-}
+func (p *producer) part() *part { return &p.own }
 
-// run sends over all connections and measures.
-func (p *producer) run(ctx context.Context, groups []*group, out Output) produced {
-	defer closeGroups(groups)
-	d := &run{
-		clock: p.clock, gate: &p.gate, window: &p.window,
-		warmup: time.Duration(p.cfg.Warmup), duration: time.Duration(p.cfg.Duration),
-		brokerPID: p.cfg.BrokerPID, out: out, command: "produce", wanted: p.cfg.Count,
-		rate: p.cfg.rateAsked(), backlog: func() (n int64) {
-			for _, g := range groups {
-				n += g.backlog.Load()
-			}
-			return n * int64(p.cfg.Batch)
-		},
-		line: func(r measure.Rates, now time.Time) string {
-			return r.ProduceLine(now, p.cfg.Batch)
-		},
-	}
-	for _, g := range groups {
-		d.recorders = append(d.recorders, g.rec)
-	}
-	if err := d.begin(); err != nil {
-		return produced{err: err}
-	}
-	// The loops outlive ctx for the time of an answer: what is in flight is waited for.
+func (p *producer) through() <-chan struct{} { return p.done }
+
+func (p *producer) stop() { p.stopped.Store(true) }
+
+func (p *producer) discard() { closeGroups(p.groups) }
+
+// start sends over all connections. The loops outlive ctx for the time of an answer: what is in
+// flight is waited for.
+func (p *producer) start(ctx context.Context) {
 	loops, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
 	begin := p.clock.Now()
+	p.failed = make([]error, len(p.groups))
 	var wg sync.WaitGroup
-	finished := make(chan struct{})
-	failed := make([]error, len(groups))
-	for i, g := range groups {
+	for i, g := range p.groups {
 		for _, s := range g.senders {
 			s.sched = newSchedule(begin, p.cfg.requestSteps(), s.index, p.cfg.Connections,
 				time.Duration(p.cfg.Burst))
 		}
-		wg.Go(func() { failed[i] = g.loop(loops) })
+		wg.Go(func() { p.failed[i] = g.loop(loops) })
 	}
 	go func() {
 		wg.Wait()
-		close(finished)
+		cancel()
+		closeGroups(p.groups)
+		close(p.done)
 	}()
-	err := d.drive(ctx, finished)
-	p.stop.Store(true)
-	cancel()
-	<-finished
-	err = errors.Join(err, errors.Join(failed...))
-	from := "sent"
-	if p.cfg.paced() {
-		from = "due"
-	}
-	res := d.result(from, p.cfg)
-	res.Sent = p.sent.Load()
-	return produced{driver: d, res: res, err: err}
 }
 
 func (p *producer) judge(res *measure.Result) {

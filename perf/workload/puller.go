@@ -27,18 +27,21 @@ const (
 	pullGrace = 10 * time.Second
 )
 
-// consumer is one consuming run.
+// consumer is one reading load.
 type consumer struct {
-	cfg    *Consume
-	clock  measure.Clock
-	gate   measure.Gate
-	window window
+	*timing
+	cfg     *Consume
+	own     part
+	pullers []*puller
+	cancel  context.CancelFunc // ends the loops
+	done    chan struct{}
 
-	stop   atomic.Bool
-	budget atomic.Int64 // messages still wanted, when Count is set
+	stopped  atomic.Bool
+	draining atomic.Bool  // every queue's goal is set: end there
+	budget   atomic.Int64 // messages still wanted, when Count is set
 
 	mu     sync.Mutex
-	failed []error
+	failed []error // the last failure of each connection
 }
 
 // pullQueue is one queue that is read. At most one pull of it is under way, since the next one's
@@ -47,9 +50,10 @@ type pullQueue struct {
 	target target
 	place  measure.Place
 	next   int64
-	end    int64 // queue end as last heard of
-	asked  int64 // moment of the pull under way; 0: none
-	retry  int64 // not before this moment
+	end    int64        // queue end as last heard of
+	asked  int64        // moment of the pull under way; 0: none
+	retry  int64        // not before this moment
+	goal   atomic.Int64 // offset to stop at, once the run drains
 }
 
 func newPullQueue(t *target, next, end int64) *pullQueue {
@@ -75,6 +79,9 @@ type puller struct {
 	command  remoting.Command
 	response protocol.PullResponse
 	header   protocol.PullRequest
+
+	received int64        // messages, over the whole run
+	behind   atomic.Int64 // messages known and not read
 }
 
 func newPuller(c *consumer, addr, group string) *puller {
@@ -105,14 +112,17 @@ func (p *puller) connect(ctx context.Context) error {
 
 // loop pulls until the run stops, making the connection anew when it fails.
 func (p *puller) loop(ctx context.Context) {
-	stop := context.AfterFunc(ctx, func() { p.run.stop.Store(true) })
-	defer stop()
 	wait := redialFirst
 	for {
+		before := p.received
 		err := p.pull(ctx)
 		_ = p.conn.Close()
-		if err == nil || p.run.stop.Load() {
+		if err == nil || p.run.stopped.Load() {
 			return
+		}
+		p.run.note(err)
+		if p.received > before {
+			wait = redialFirst
 		}
 		for {
 			t := time.NewTimer(wait)
@@ -136,8 +146,8 @@ func (p *puller) pull(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	tick := int64(0)
-	for !p.run.stop.Load() {
-		if p.run.cfg.UntilEnd && p.drained() {
+	for !p.run.stopped.Load() {
+		if p.run.cfg.UntilEnd && p.drained() || p.run.draining.Load() && p.reached() {
 			return nil
 		}
 		now := p.run.clock.Now()
@@ -149,7 +159,10 @@ func (p *puller) pull(ctx context.Context) error {
 			}
 			p.out = p.out[:0]
 		}
-		if tick < now+int64(pullTick) {
+		if next := p.nextPull(); next > 0 && next < now+int64(pullTick) {
+			tick = next
+			_ = p.conn.SetReadDeadline(p.run.clock.Wall(tick))
+		} else if tick < now+int64(pullTick) {
 			tick = now + 2*int64(pullTick)
 			_ = p.conn.SetReadDeadline(p.run.clock.Wall(tick))
 		}
@@ -181,6 +194,27 @@ func (p *puller) drained() bool {
 	return true
 }
 
+// reached reports whether every queue was read to its goal.
+func (p *puller) reached() bool {
+	for _, q := range p.queues {
+		if q.next < q.goal.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// nextPull is the moment of the next pull that was put off; 0 when there is none.
+func (p *puller) nextPull() int64 {
+	next := int64(0)
+	for _, q := range p.queues {
+		if q.asked == 0 && q.retry > 0 && (next == 0 || q.retry < next) {
+			next = q.retry
+		}
+	}
+	return next
+}
+
 // silent reports whether a pull has no answer long after its suspend time.
 func (p *puller) silent() bool {
 	limit := p.run.clock.Now() - int64(p.run.cfg.Suspend) - int64(pullGrace)
@@ -198,7 +232,7 @@ func (p *puller) ask(now int64) {
 		if q.asked != 0 || q.retry > now || p.run.cfg.UntilEnd && q.next >= q.end {
 			continue
 		}
-		q.asked = now
+		q.asked, q.retry = now, 0
 		p.appendPull(i, q)
 	}
 }
@@ -237,6 +271,7 @@ func (p *puller) answers() error {
 	wallMS := p.run.clock.Wall(now).UnixMilli()
 	open := p.rec.Begin()
 	defer p.rec.End()
+	defer p.tellBehind()
 	for {
 		frame, err := p.in.next()
 		if err != nil {
@@ -261,6 +296,15 @@ func (p *puller) answers() error {
 	}
 }
 
+// tellBehind tells whoever reports how many messages are known and not read.
+func (p *puller) tellBehind() {
+	n := int64(0)
+	for _, q := range p.queues {
+		n += max(q.end-q.next, 0)
+	}
+	p.behind.Store(n)
+}
+
 // answerLocked takes the answer of one pull.
 func (p *puller) answerLocked(q *pullQueue, now, wallMS int64, open bool) error {
 	asked := q.asked
@@ -282,8 +326,12 @@ func (p *puller) answerLocked(q *pullQueue, now, wallMS int64, open bool) error 
 		if open {
 			p.rec.PulledLocked()
 		}
-		if err := p.recordsLocked(q, p.command.Body, wallMS, open); err != nil {
+		n, err := p.recordsLocked(q, p.command.Body, now, wallMS, open)
+		if err != nil {
 			return err
+		}
+		if delay := int64(p.run.cfg.Delay); delay > 0 {
+			q.retry = now + n*delay
 		}
 	} else if p.response.NextOffset == q.next && now-asked < int64(time.Millisecond) {
 		q.retry = now + int64(10*time.Millisecond) // the broker does not hold pulls: do not spin
@@ -301,27 +349,52 @@ func (p *puller) age(v record.View, wallMS int64) time.Duration {
 	return time.Duration(end-v.BornMS()) * time.Millisecond
 }
 
-// recordsLocked counts, and with a checker judges, the records of one answer where they lie.
-func (p *puller) recordsLocked(q *pullQueue, body []byte, wallMS int64, open bool) error {
-	for len(body) > 0 {
+// recordsLocked counts, and with a checker judges, the records of one answer where they lie. It
+// returns how many there were.
+func (p *puller) recordsLocked(
+	q *pullQueue, body []byte, now, wallMS int64, open bool,
+) (n int64, err error) {
+	for ; len(body) > 0; n++ {
 		v, err := record.Parse(body)
 		if err != nil {
-			return fmt.Errorf("workload: queue %s: record behind offset %d: %w", q.place, q.next, err)
+			return n, fmt.Errorf("workload: queue %s: record behind offset %d: %w", q.place, q.next, err)
 		}
 		size := int64(v.TotalSize())
 		body = body[size:]
 		if p.run.cfg.Count > 0 && p.run.budget.Add(-1) < 0 {
-			p.run.stop.Store(true)
-			return nil
+			p.run.stopped.Store(true)
+			return n, nil
 		}
-		if p.checker != nil {
+		var due int64
+		switch {
+		case p.checker != nil:
 			p.checker.Offset(q.place, int64(v.QueueOffset()))
-			p.checker.Body(q.place, v.Body(), v.CheckCRC())
+			due = p.checker.Body(q.place, v.Body(), v.CheckCRC())
 			p.checker.Age(q.place, int64(v.QueueOffset()), p.age(v, wallMS))
+		case p.run.cfg.EndToEnd:
+			due = measure.DueOf(v.Body())
 		}
-		if open {
+		switch {
+		case p.run.cfg.EndToEnd:
+			p.arrivedLocked(due, size, now, open)
+		case open:
 			p.rec.ReceivedLocked(size, (wallMS-v.StoreMS())*1e6, (wallMS-v.BornMS())*1e6)
 		}
 	}
-	return nil
+	p.received += n
+	return n, nil
+}
+
+// arrivedLocked counts a message that tells when it was due. Like the producer's at a fixed rate, the
+// latencies of a window are of the messages due in it, whenever they come.
+func (p *puller) arrivedLocked(due, size, now int64, open bool) {
+	if due == 0 {
+		return // a closing message, or somebody else's
+	}
+	if open {
+		p.rec.CountedLocked(1, size)
+	}
+	if from := p.run.fromWall(due); p.run.window.holds(from) {
+		p.rec.LatencyLocked(1, now-from)
+	}
 }

@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,38 +28,79 @@ func (w *window) close(to int64) { w.to.Store(to) }
 
 func (w *window) holds(at int64) bool { return at >= w.from.Load() && at < w.to.Load() }
 
-// run drives the phases of a run and reports on the way.
-type run struct {
-	clock     measure.Clock
-	gate      *measure.Gate
-	window    *window
+// timing is what all loads of a run share.
+type timing struct {
+	clock  measure.Clock
+	gate   measure.Gate
+	window window
+}
+
+// wallNS is the wall-clock time, in nanoseconds since 1970, of a moment of the run's clock.
+func (t *timing) wallNS(at int64) int64 { return t.clock.Wall(0).UnixNano() + at }
+
+// fromWall is the inverse of wallNS.
+func (t *timing) fromWall(ns int64) int64 { return ns - t.clock.Wall(0).UnixNano() }
+
+// load is one side of a run: it sends or reads until it is through or told to stop.
+type load interface {
+	// part is what is measured of it. It is always the same one.
+	part() *part
+	// start begins to make load; it does not block.
+	start(ctx context.Context)
+	// through is closed when the load has ended, by itself or after stop, and every answer that
+	// counts is there.
+	through() <-chan struct{}
+	// stop ends the load soon.
+	stop()
+	// discard closes the connections of a load that never started.
+	discard()
+}
+
+// part is what is measured of one load.
+type part struct {
+	name      string // empty when the run has one part only
+	command   string
+	from      string // the moment latencies count from
+	settings  any
 	recorders []*measure.Recorder
-	warmup    time.Duration
-	duration  time.Duration // 0: until finished or the context ends
-	brokerPID int
-	out       Output
 	line      func(r measure.Rates, now time.Time) string
-	// For the live view and the result.
-	command string
-	wanted  int64        // messages of the whole run; 0: no fixed count
-	rate    float64      // messages a second asked for; 0: none
-	backlog func() int64 // see measure.Second; nil: unknown
+	wanted    int64        // messages of the whole run; 0: no fixed count
+	rate      float64      // messages a second asked for; 0: none
+	backlog   func() int64 // see measure.Second; nil: unknown
 
 	sampler *measure.Sampler
 	rates   measure.Window
 	second  measure.Second // the newest
-	begun   int64          // when the phase began
+}
+
+// run drives the phases of a run and reports on the way.
+type run struct {
+	*timing
+	warmup    time.Duration
+	duration  time.Duration // 0: until finished or the context ends
+	brokerPID int
+	out       Output
+	loads     []load // the first one's end is the run's
+
+	begun int64 // when the phase began
 }
 
 // begin is called before the load starts. Without warm-up the window opens here, so that nothing
 // escapes it.
 func (r *run) begin() error {
-	r.sampler = measure.NewSampler(measure.Sampled{
-		Clock: r.clock, Recorders: r.recorders, BrokerPID: r.brokerPID, Backlog: r.backlog,
-		HistogramLog: r.out.HistogramLog,
-	})
-	if err := r.sampler.Check(); err != nil {
-		return err
+	for _, l := range r.loads {
+		p := l.part()
+		log, err := r.out.histogramLog(p.name)
+		if err != nil {
+			return err
+		}
+		p.sampler = measure.NewSampler(measure.Sampled{
+			Clock: r.clock, Recorders: p.recorders, BrokerPID: r.brokerPID, Backlog: p.backlog,
+			HistogramLog: log,
+		})
+		if err := p.sampler.Check(); err != nil {
+			return err
+		}
 	}
 	r.begun = r.clock.Now()
 	r.window.open(r.begun + int64(r.warmup))
@@ -65,6 +108,37 @@ func (r *run) begin() error {
 		r.open()
 	}
 	return nil
+}
+
+// measureLead starts all loads and returns when the measured window is over and the first load has
+// ended. When it fails nothing is left running.
+func (r *run) measureLead(ctx context.Context) error {
+	if err := r.begin(); err != nil {
+		for _, l := range r.loads {
+			l.discard()
+		}
+		return err
+	}
+	for _, l := range slices.Backward(r.loads) { // readers before writers
+		l.start(ctx)
+	}
+	err := r.drive(ctx, r.loads[0].through())
+	r.loads[0].stop()
+	<-r.loads[0].through()
+	if err != nil {
+		r.end()
+	}
+	return err
+}
+
+// end stops what still runs.
+func (r *run) end() {
+	for _, l := range r.loads {
+		l.stop()
+	}
+	for _, l := range r.loads {
+		<-l.through()
+	}
 }
 
 // drive returns when the measured window is over: after warm-up and duration, when finished is
@@ -76,21 +150,31 @@ func (r *run) drive(ctx context.Context, finished <-chan struct{}) error {
 	}
 	r.phase(ctx, r.duration, finished)
 	r.close()
-	return r.sampler.Err()
+	for _, l := range r.loads {
+		if err := l.part().sampler.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *run) open() {
-	r.sampler.Open()
+	for _, l := range r.loads {
+		l.part().sampler.Open()
+	}
 	r.gate.Set(measure.Measuring)
 	r.begun = r.clock.Now()
-	r.rates.Add(r.begun, measure.Totals{})
+	for _, l := range r.loads {
+		l.part().rates.Add(r.begun, measure.Totals{})
+	}
 }
 
 func (r *run) close() {
 	r.gate.Set(measure.Done)
-	r.sampler.Close()
-	_, closedAt := r.sampler.Window()
-	r.window.close(closedAt)
+	r.window.close(r.clock.Now())
+	for _, l := range r.loads {
+		l.part().sampler.Close()
+	}
 	if r.out.View != nil {
 		r.out.View.Close()
 	}
@@ -117,8 +201,7 @@ func (r *run) phase(ctx context.Context, length time.Duration, finished <-chan s
 		select {
 		case <-second.C:
 			if measuring {
-				r.second = r.sampler.Tick()
-				r.rates.Add(r.clock.Now(), r.sampler.Totals())
+				r.tick()
 			}
 			r.show(length)
 		case <-reports.C:
@@ -135,39 +218,56 @@ func (r *run) phase(ctx context.Context, length time.Duration, finished <-chan s
 	}
 }
 
-// show feeds the live view.
+func (r *run) tick() {
+	for _, l := range r.loads {
+		p := l.part()
+		p.second = p.sampler.Tick()
+		p.rates.Add(r.clock.Now(), p.sampler.Totals())
+	}
+}
+
+// show feeds the live view with the first part.
 func (r *run) show(planned time.Duration) {
 	if r.out.View == nil {
 		return
 	}
+	p := r.loads[0].part()
 	r.out.View.Show(measure.Status{
-		Command: r.command, Phase: r.gate.Phase(), Planned: planned,
-		Elapsed: time.Duration(r.clock.Now() - r.begun), Messages: r.sampler.Totals().Messages,
-		Wanted: r.wanted, RateAsked: r.rate, Second: r.second, Latency: r.sampler.Latency(),
-		Errors: r.sampler.Errors(),
+		Command: p.command, Phase: r.gate.Phase(), Planned: planned,
+		Elapsed: time.Duration(r.clock.Now() - r.begun), Messages: p.sampler.Totals().Messages,
+		Wanted: p.wanted, RateAsked: p.rate, Second: p.second, Latency: p.sampler.Latency(),
+		Errors: p.sampler.Errors(),
 	})
 }
 
 // print reports. Like RocketMQ's programs it waits for ten snapshots, unless reports are asked for
 // more often than that.
 func (r *run) print(every time.Duration) {
-	if r.out.Reports == nil || (!r.rates.Full() && every >= 10*time.Second) {
+	if r.out.Reports == nil {
 		return
 	}
-	rates, now := r.rates.Rates(), time.Now()
-	if r.out.JSON {
-		writeJSON(r.out, report{
-			Type: "report", Time: now, Rates: rates, Latency: r.sampler.Latency(),
-			Errors: r.sampler.Errors(), Second: r.second,
-		})
-		return
+	now := time.Now()
+	for _, l := range r.loads {
+		p := l.part()
+		if !p.rates.Full() && every >= 10*time.Second {
+			return
+		}
+		rates := p.rates.Rates()
+		if r.out.JSON {
+			writeJSON(r.out, report{
+				Type: "report", Part: p.name, Time: now, Rates: rates, Latency: p.sampler.Latency(),
+				Errors: p.sampler.Errors(), Second: p.second,
+			})
+			continue
+		}
+		_, _ = fmt.Fprintln(r.out.Reports, p.line(rates, now))
 	}
-	_, _ = fmt.Fprintln(r.out.Reports, r.line(rates, now))
 }
 
 // report is the JSON form of a report line. Latency is of the window so far, Second the newest one.
 type report struct {
 	Type string    `json:"type"`
+	Part string    `json:"part,omitempty"`
 	Time time.Time `json:"time"`
 	measure.Rates
 	Latency measure.Quantiles `json:"latency_ms"`
@@ -186,25 +286,35 @@ func writeJSON(out Output, v any) {
 	_, _ = out.Reports.Write(append(text, '\n'))
 }
 
-// result sums the run up.
-func (r *run) result(latencyFrom string, settings any) *measure.Result {
-	return r.sampler.Result(r.command, latencyFrom, settings, r.rate)
+// result sums the part up. Call it once, after the load is through.
+func (p *part) result() *measure.Result {
+	res := p.sampler.Result(p.command, p.from, p.settings, p.rate)
+	res.Part = p.name
+	return res
 }
 
 // runRates are the rates over the whole window.
-func (r *run) runRates() measure.Rates {
-	openedAt, closedAt := r.sampler.Window()
-	return measure.RunRates(r.sampler.Totals(), closedAt-openedAt)
+func (p *part) runRates() measure.Rates {
+	openedAt, closedAt := p.sampler.Window()
+	return measure.RunRates(p.sampler.Totals(), closedAt-openedAt)
 }
 
-// finish prints the result.
-func (r *run) finish(res *measure.Result) {
-	if r.out.Reports == nil {
+// finish prints a result.
+func (o Output) finish(res *measure.Result) {
+	if o.Reports == nil {
 		return
 	}
-	if r.out.JSON {
-		writeJSON(r.out, res)
+	if o.JSON {
+		writeJSON(o, res)
 		return
 	}
-	res.WriteText(r.out.Reports)
+	res.WriteText(o.Reports)
+}
+
+// histogramLog is where the latencies of a part go; nil: nowhere.
+func (o Output) histogramLog(part string) (io.Writer, error) {
+	if o.HistogramLog == nil {
+		return nil, nil
+	}
+	return o.HistogramLog(part)
 }

@@ -36,20 +36,22 @@ type slot struct {
 	busy   bool
 }
 
-// producer is one producing run.
+// producer is one producing load.
 type producer struct {
+	*timing
 	cfg     *Produce
-	clock   measure.Clock
-	gate    measure.Gate
-	window  window
+	own     part
+	groups  []*group
+	failed  []error // of groups; read once done is closed
+	done    chan struct{}
 	streams streams
 	body    payload
 	tags    int // templates for each target
 
-	stop   atomic.Bool  // set once: send nothing new
-	budget atomic.Int64 // messages still to send, when Count is set
-	sent   atomic.Int64
-	lost   atomic.Int64 // messages without an answer, over the whole run
+	stopped atomic.Bool  // set once: send nothing new
+	budget  atomic.Int64 // messages still to send, when Count is set
+	sent    atomic.Int64
+	lost    atomic.Int64 // messages without an answer, over the whole run
 }
 
 // sender is one connection of a producing run. Its group's goroutine owns it.
@@ -204,6 +206,7 @@ func (s *sender) queue(from, now int64) {
 		st := s.streams[t.target]
 		s.stamp = measure.Stamp{
 			Run: s.run.streams.run, Stream: st.number, Number: st.next, Floor: st.floor,
+			Due: s.run.wallNS(from),
 		}
 		sl.number = st.next
 		st.next += uint64(s.run.cfg.Batch)

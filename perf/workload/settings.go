@@ -41,8 +41,9 @@ type Output struct {
 	Every   time.Duration // between reports; 0: RocketMQ's 10 s
 	// View shows the run while it goes on, in the place of report lines; nil: none.
 	View View
-	// HistogramLog gets the latencies of each second, see measure.Sampled; nil: none.
-	HistogramLog io.Writer
+	// HistogramLog opens what gets the latencies of each second of a part, see measure.Sampled. The
+	// name is empty when the run has one part. Nil: none.
+	HistogramLog func(part string) (io.Writer, error)
 }
 
 // View shows a run on a terminal. Show is called once a second, and Close once before the result is
@@ -213,17 +214,23 @@ type Consume struct {
 	From        Start    `json:"from"`
 	Commit      bool     `json:"commit"` // store offsets, carried by the pulls
 	Suspend     Duration `json:"suspend"`
-	Binary      bool     `json:"binary_header"`
-	Warmup      Duration `json:"warmup"`
-	Duration    Duration `json:"duration"`
-	Count       int64    `json:"count"`
-	UntilEnd    bool     `json:"until_end"` // stop when every queue has been read to its end
-	BrokerPID   int      `json:"broker_pid,omitempty"`
-	Verify      bool     `json:"verify"`
-	AllowSwaps  bool     `json:"allow_swaps"` // see measure.Faults.Swapped
+	// Delay makes a slow consumer: after a pull the next one of that queue waits so long for each
+	// message of it.
+	Delay      Duration `json:"delay,omitempty"`
+	Binary     bool     `json:"binary_header"`
+	Warmup     Duration `json:"warmup"`
+	Duration   Duration `json:"duration"`
+	Count      int64    `json:"count"`
+	UntilEnd   bool     `json:"until_end"` // stop when every queue has been read to its end
+	BrokerPID  int      `json:"broker_pid,omitempty"`
+	Verify     bool     `json:"verify"`
+	AllowSwaps bool     `json:"allow_swaps"` // see measure.Faults.Swapped
 	// Late is the age beyond which a numbered message is late: from its producer to here, or for one
 	// from before the run into the store. 0: none is. It compares clocks of up to three hosts.
 	Late Duration `json:"late,omitempty"`
+	// EndToEnd counts latency from the moment a message was due, which numbered ones tell. Others are
+	// not counted.
+	EndToEnd bool `json:"end_to_end,omitempty"`
 }
 
 // DefaultConsume returns the defaults: from the first message, 32 messages a pull as RocketMQ's
@@ -254,6 +261,8 @@ func (c *Consume) check() error {
 	bad(c.From != First && c.From != Last && c.From != Stored,
 		"from is %q, want first, last or stored", c.From)
 	bad(c.Suspend < 0, "suspend is negative")
+	bad(c.Delay < 0 || c.Delay > Duration(time.Minute), "consume delay is %s, want 0 to 1m",
+		time.Duration(c.Delay))
 	bad(c.Late < 0, "late is negative")
 	bad(c.Late > 0 && !c.Verify, "late needs verify")
 	filtered := c.Filter != "" && strings.TrimSpace(c.Filter) != "*"
