@@ -26,8 +26,11 @@ func (a *app) perfCommand() *cobra.Command {
 		Args: a.noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.perfProduceCommand(), a.perfConsumeCommand(), a.perfCompareCommand(),
-		a.perfNullServerCommand())
+	cmd.AddCommand(
+		a.perfProduceCommand(), a.perfConsumeCommand(), a.perfLatencyCommand(), a.perfMixedCommand(),
+		a.perfVerifyCommand(), a.perfCompareCommand(), a.perfWorkloadsCommand(),
+		a.perfNullServerCommand(),
+	)
 	return cmd
 }
 
@@ -119,18 +122,48 @@ func (f *perfFlags) servers() []string {
 }
 
 // finish turns the outcome of a run into that of the command.
-func (a *app) finish(res *measure.Result, err error) error {
+func (a *app) finish(err error, results ...*measure.Result) error {
 	if err != nil {
 		if errors.Is(err, workload.ErrSettings) {
 			return misuse{err}
 		}
 		return err
 	}
-	if err := a.fillFolder(res); err != nil {
+	if err := a.fillFolder(results...); err != nil {
 		return err
 	}
-	if !res.OK {
-		return errReported // the result said why
+	for _, res := range results {
+		if !res.OK {
+			return errReported // the result said why
+		}
 	}
 	return nil
+}
+
+func (a *app) perfWorkloadsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "workloads",
+		Short:   "List the named workloads and their options",
+		Example: "  skylark perf workloads\n  skylark perf produce --workload ingest-small --duration 30s",
+		Args:    a.noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			for _, w := range workload.All() {
+				if a.json {
+					if err := a.printJSON(w); err != nil {
+						return err
+					}
+					continue
+				}
+				_, _ = fmt.Fprintf(a.stdout, "%s: %s\n", w.Name, w.About)
+				for _, use := range w.Uses() {
+					_, _ = fmt.Fprintf(a.stdout, "  perf %s", use.Command)
+					for _, o := range use.Options {
+						_, _ = fmt.Fprintf(a.stdout, " --%s %s", o.Name, o.Value)
+					}
+					_, _ = fmt.Fprintln(a.stdout)
+				}
+			}
+			return nil
+		},
+	}
 }

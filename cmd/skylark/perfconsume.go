@@ -14,7 +14,7 @@ func (a *app) perfConsumeCommand() *cobra.Command {
 	var f perfFlags
 	set := workload.DefaultConsume()
 	from := string(set.From)
-	lateMS := 0
+	lateMS, delay := 0, time.Duration(0)
 	suspendMS := int(time.Duration(set.Suspend).Milliseconds())
 	cmd := &cobra.Command{
 		Use:   "consume",
@@ -46,6 +46,8 @@ func (a *app) perfConsumeCommand() *cobra.Command {
 	fl.BoolVar(&set.Commit, "commit", set.Commit, "store the group's offsets, carried by the pulls")
 	fl.IntVar(&suspendMS, "suspend-ms", suspendMS,
 		"how long the broker holds a pull with nothing to return")
+	fl.DurationVar(&delay, "consume-delay", delay,
+		"a slow consumer: wait so long for each message before the next pull of its queue, 0 to 1m")
 	fl.Int64VarP(&set.Count, "count", "q", set.Count, "messages in all, warm-up included; 0: no limit")
 	fl.BoolVar(&set.UntilEnd, "until-end", set.UntilEnd, "stop when every queue was read to its end")
 	fl.BoolVar(&set.Verify, "verify", set.Verify,
@@ -56,23 +58,25 @@ func (a *app) perfConsumeCommand() *cobra.Command {
 		"with --verify: accept another order among messages that were in flight together, as brokers "+
 			"with several send threads store them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		out, err := a.output(&f)
-		if err != nil {
-			return err
-		}
-		if err := f.applyWorkload(cmd, func(w workload.Workload) []workload.Option {
+		err := f.applyWorkload(cmd, func(w workload.Workload) []workload.Option {
 			return w.Consume
-		}); err != nil {
+		})
+		if err != nil {
 			return err
 		}
 		set.NameServers = f.servers()
 		set.Suspend, set.Late = millis(suspendMS), millis(lateMS)
-		set.From = workload.Start(from)
+		set.From, set.Delay = workload.Start(from), workload.Duration(delay)
 		set.Warmup, set.Duration = workload.Duration(f.warmup), workload.Duration(f.duration)
 		if set.Binary, err = f.binary(); err != nil {
 			return err
 		}
-		return a.finish(workload.RunConsume(cmd.Context(), set, out))
+		out, err := a.output(&f)
+		if err != nil {
+			return err
+		}
+		res, err := workload.RunConsume(cmd.Context(), set, out)
+		return a.finish(err, res)
 	}
 	return cmd
 }

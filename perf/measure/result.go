@@ -68,7 +68,9 @@ type Result struct {
 	// RateAsked is the fixed rate in messages a second, 0 for a closed loop.
 	RateAsked float64 `json:"rate_asked,omitempty"`
 	// Sent counts messages of the whole run, warm-up included.
-	Sent           int64 `json:"sent,omitempty"`
+	Sent int64 `json:"sent,omitempty"`
+	// Retried counts messages sent again after no answer or a refusal, each time.
+	Retried        int64 `json:"retried,omitempty"`
 	SendFailed     int64 `json:"send_failed"`
 	ResponseFailed int64 `json:"response_failed"`
 	// Errors has the failed messages by cause: names of response codes, or why there was no answer.
@@ -166,6 +168,9 @@ func (r *Result) WriteText(w io.Writer) {
 	if r.SendFailed+r.ResponseFailed > 0 {
 		p("failed      %d without an answer, %d refused: %s", r.SendFailed, r.ResponseFailed,
 			Causes(r.Errors))
+	}
+	if r.Retried > 0 {
+		p("sent again  %d after no answer or a refusal", r.Retried)
 	}
 	writeProcess(p, "broker cpu ", r.Broker)
 	if len(r.KernelCPU) > 0 {

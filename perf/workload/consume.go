@@ -186,7 +186,7 @@ func (c *consumer) conclude() *measure.Result {
 // judge joins the checkers and decides whether the run was good.
 func (c *consumer) judge(res *measure.Result, pullers []*puller) {
 	if c.cfg.Verify {
-		whole := measure.NewChecker(c.cfg.From == First)
+		whole := c.newChecker()
 		drained := true
 		for _, p := range pullers {
 			whole.Merge(p.checker)
@@ -215,6 +215,12 @@ func (c *consumer) judge(res *measure.Result, pullers []*puller) {
 		res.OK = false
 		res.Problem = "nothing was read: " + err.Error()
 	}
+}
+
+func (c *consumer) newChecker() *measure.Checker {
+	checker := measure.NewChecker(c.wholeRuns || c.cfg.From == First)
+	checker.LateAfter(time.Duration(c.cfg.Late))
+	return checker
 }
 
 // note keeps the last few failures of connections.

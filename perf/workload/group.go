@@ -166,6 +166,7 @@ func (g *group) handle(events []event) {
 		}
 		s.answered, s.refused = 0, 0
 		if g.run.cfg.paced() {
+			g.again(s, now)
 			g.flush(s)
 			g.enqueue(s)
 			g.through(s)
@@ -214,6 +215,7 @@ func (g *group) refill(s *sender, now int64) {
 	if s.sock == nil {
 		return
 	}
+	g.again(s, now)
 	if !s.finished && len(s.out) == 0 && s.quietTo <= now {
 		for s.inFlight < s.room {
 			if g.run.stopped.Load() || !s.permit() {
@@ -227,6 +229,16 @@ func (g *group) refill(s *sender, now int64) {
 	g.through(s)
 }
 
+// again queues what is to be sent again, as far as there is room.
+func (g *group) again(s *sender, now int64) {
+	if s.sock == nil || s.quietTo > now || g.run.stopped.Load() {
+		return
+	}
+	for len(s.again) > 0 && s.inFlight < s.room && len(s.out) < writeBuffer {
+		s.queueAgain(now)
+	}
+}
+
 func (g *group) flush(s *sender) {
 	if len(s.out) == 0 || s.sock == nil {
 		return
@@ -238,12 +250,17 @@ func (g *group) flush(s *sender) {
 
 // through ends a sender that has nothing to do any more.
 func (g *group) through(s *sender) {
-	if s.finished && s.inFlight == 0 && s.sock != nil {
-		g.rec.Begin()
-		s.disconnectLocked(nil)
-		g.rec.End()
-		g.end(s)
+	if !s.finished || s.inFlight > 0 || s.sock == nil {
+		return
 	}
+	if len(s.again) > 0 && !g.run.stopped.Load() {
+		return
+	}
+	g.rec.Begin()
+	s.disconnectLocked(nil)
+	s.giveUpLocked()
+	g.rec.End()
+	g.end(s)
 }
 
 // end takes a sender out of the loop.
@@ -265,7 +282,8 @@ func (g *group) fail(s *sender, err error) {
 func (g *group) failLocked(s *sender, err error) {
 	g.due.remove(s)
 	s.disconnectLocked(err)
-	if s.finished || g.run.stopped.Load() {
+	if s.finished && len(s.again) == 0 || g.run.stopped.Load() {
+		s.giveUpLocked()
 		g.failUnsentLocked(s)
 		g.end(s)
 		return
@@ -339,6 +357,7 @@ func (g *group) lookAtMissing(ctx context.Context, s *sender, now int64, stopped
 	switch {
 	case stopped:
 		g.rec.Begin()
+		s.giveUpLocked()
 		g.failUnsentLocked(s)
 		g.rec.End()
 		g.end(s)
@@ -379,6 +398,8 @@ func (g *group) redialled(d dialled, now int64) {
 // proceed has a connection send what it may.
 func (g *group) proceed(s *sender, now int64) {
 	if g.run.cfg.paced() {
+		g.again(s, now)
+		g.flush(s)
 		g.enqueue(s)
 		return
 	}

@@ -2,16 +2,42 @@
 
 package workload
 
-// Option is one option of `skylark perf produce` or `consume`, without its dashes.
-type Option struct{ Name, Value string }
+// Option is one option of a command of `skylark perf`, without its dashes.
+type Option struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 // Workload is a named set of options, so that figures of different days and machines are of the
 // same load. Options given on the command line win over it.
 type Workload struct {
-	Name    string
-	About   string
-	Produce []Option // nil: it does not produce
-	Consume []Option // nil: it does not consume
+	Name    string   `json:"name"`
+	About   string   `json:"about"`
+	Produce []Option `json:"produce,omitempty"` // nil: it does not produce
+	Consume []Option `json:"consume,omitempty"` // nil: it does not consume
+	// Together are options of commands that do both; nil: they take Produce.
+	Together []Option `json:"together,omitempty"`
+}
+
+// Use is a command that a workload has options for.
+type Use struct {
+	Command string
+	Options []Option
+}
+
+// Uses lists the commands that the workload has options for.
+func (w Workload) Uses() []Use {
+	var uses []Use
+	for _, u := range []Use{
+		{"produce", w.Produce},
+		{"consume", w.Consume},
+		{"mixed|latency|verify", w.Together},
+	} {
+		if u.Options != nil {
+			uses = append(uses, u)
+		}
+	}
+	return uses
 }
 
 // All returns the named workloads. Duration and warm-up are the caller's.
@@ -79,6 +105,13 @@ func All() []Workload {
 				{"topic", topic}, {"size", "1024"}, {"connections", "2"}, {"in-flight", "32"},
 			},
 			Consume: []Option{{"topic", topic}, {"from", "last"}, {"connections", "2"}},
+			Together: []Option{
+				{"topic", topic},
+				{"size", "1024"},
+				{"connections", "2"},
+				{"in-flight", "32"},
+				{"consumer-connections", "2"},
+			},
 		},
 	}
 }

@@ -102,7 +102,7 @@ func (p *producer) conclude(ctx context.Context, ctl *control) (*measure.Result,
 		return nil, err
 	}
 	res := p.own.result()
-	res.Sent = p.sent.Load()
+	res.Sent, res.Retried = p.sent.Load(), p.retried.Load()
 	p.closeStreams(ctx, ctl, res)
 	p.judge(res)
 	return res, nil

@@ -36,9 +36,11 @@ type consumer struct {
 	cancel  context.CancelFunc // ends the loops
 	done    chan struct{}
 
-	stopped  atomic.Bool
-	draining atomic.Bool  // every queue's goal is set: end there
-	budget   atomic.Int64 // messages still wanted, when Count is set
+	stopped atomic.Bool
+	// wholeRuns: it began to read before anything was sent, so every stream must begin with number 0.
+	wholeRuns bool
+	draining  atomic.Bool  // every queue's goal is set: end there
+	budget    atomic.Int64 // messages still wanted, when Count is set
 
 	mu     sync.Mutex
 	failed []error // the last failure of each connection
@@ -88,10 +90,6 @@ func newPuller(c *consumer, addr, group string) *puller {
 	p := &puller{
 		run: c, addr: addr, group: []byte(group), rec: measure.NewRecorder(&c.gate),
 	}
-	if c.cfg.Verify {
-		p.checker = measure.NewChecker(c.cfg.From == First)
-		p.checker.LateAfter(time.Duration(c.cfg.Late))
-	}
 	return p
 }
 
@@ -112,6 +110,9 @@ func (p *puller) connect(ctx context.Context) error {
 
 // loop pulls until the run stops, making the connection anew when it fails.
 func (p *puller) loop(ctx context.Context) {
+	if p.run.cfg.Verify {
+		p.checker = p.run.newChecker()
+	}
 	wait := redialFirst
 	for {
 		before := p.received

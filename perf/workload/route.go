@@ -99,6 +99,86 @@ func (c *control) writable(ctx context.Context, topic string, queues int) ([]tar
 	return list, nil
 }
 
+// existing is writable for a topic that must exist: it is made at every master when there is none.
+func (c *control) existing(ctx context.Context, topic string, queues int) ([]target, error) {
+	_, err := c.route(ctx, topic)
+	if errors.Is(err, errNoTopic) {
+		err = c.create(ctx, topic, queues)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for {
+		_, err := c.route(ctx, topic)
+		if err == nil {
+			return c.writable(ctx, topic, queues)
+		}
+		t := time.NewTimer(100 * time.Millisecond) // brokers tell name servers in their own time
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, fmt.Errorf("workload: waiting for topic %s to exist: %w", topic, err)
+		}
+	}
+}
+
+// create makes a topic at every master that the name servers know, as mqadmin updateTopic does.
+func (c *control) create(ctx context.Context, topic string, queues int) error {
+	masters, err := c.masters(ctx)
+	if err != nil {
+		return err
+	}
+	if queues == 0 {
+		queues = defaultTopicQueues
+	}
+	for _, addr := range masters {
+		res, err := c.call(ctx, addr, remoting.UpdateAndCreateTopic, &protocol.CreateTopicRequest{
+			Topic: topic, DefaultTopic: protocol.TBW102, TopicFilterType: protocol.SingleTag,
+			ReadQueueNums: int32(queues), WriteQueueNums: int32(queues),
+			Perm: protocol.PermRead | protocol.PermWrite,
+		})
+		if err == nil {
+			err = res.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("workload: creating topic %s at %s: %w", topic, addr, err)
+		}
+	}
+	return nil
+}
+
+// masters asks the name servers in turn for the addresses of all masters.
+func (c *control) masters(ctx context.Context) ([]string, error) {
+	var errs []error
+	for _, addr := range c.nameServers {
+		res, err := c.call(ctx, addr, remoting.GetBrokerClusterInfo, nil)
+		if err == nil {
+			err = res.Err()
+		}
+		var info protocol.ClusterInfo
+		if err == nil {
+			err = protocol.Unmarshal(res.Body, &info)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("name server %s: %w", addr, err))
+			continue
+		}
+		var list []string
+		for _, b := range info.BrokerAddrTable {
+			if master := b.BrokerAddrs[0]; master != "" {
+				list = append(list, master)
+			}
+		}
+		if len(list) > 0 {
+			slices.Sort(list)
+			return list, nil
+		}
+		errs = append(errs, fmt.Errorf("name server %s knows no broker", addr))
+	}
+	return nil, fmt.Errorf("workload: asking for brokers: %w", errors.Join(errs...))
+}
+
 // readable returns the queues of a topic that can be read, waiting while it does not exist.
 func (c *control) readable(ctx context.Context, topic string, queues int) ([]target, error) {
 	for {

@@ -3,8 +3,10 @@
 package workload
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -29,11 +31,20 @@ var (
 
 // slot remembers one request without an answer.
 type slot struct {
-	from   int64  // the moment latency counts from
-	sent   int64  // the moment it was handed to the socket
-	number uint64 // of the first message, when numbered
-	target int32
+	from   int64   // the moment latency counts from
+	sent   int64   // the moment it was handed to the socket
+	stream *stream // nil unless numbered
+	number uint64  // of the first message, when numbered
+	tries  int32   // how often it was sent before
 	busy   bool
+}
+
+// resend is a numbered request that is to be sent again.
+type resend struct {
+	stream *stream
+	number uint64
+	from   int64
+	tries  int32
 }
 
 // producer is one producing load.
@@ -52,6 +63,7 @@ type producer struct {
 	budget  atomic.Int64 // messages still to send, when Count is set
 	sent    atomic.Int64
 	lost    atomic.Int64 // messages without an answer, over the whole run
+	retried atomic.Int64 // messages sent again
 }
 
 // sender is one connection of a producing run. Its group's goroutine owns it.
@@ -68,6 +80,7 @@ type sender struct {
 	inFlight  int
 	room      int       // requests it may have in flight
 	streams   []*stream // of this life of the connection; nil unless numbered
+	again     []resend  // to be sent before anything new
 
 	sock     socket // nil while there is no connection
 	rest     []byte // read, and not a whole frame yet
@@ -153,12 +166,19 @@ func (s *sender) disconnectLocked(err error) {
 		if !sl.busy {
 			continue
 		}
-		lost += int64(batch)
-		if s.streams != nil {
-			s.streams[sl.target].miss(sl.number, batch)
-		}
 		sl.busy = false
+		if s.sendAgain(sl) {
+			continue
+		}
+		lost += int64(batch)
+		if sl.stream != nil {
+			sl.stream.miss(sl.number, batch)
+		}
 	}
+	// Messages that are sent again keep the order they have among themselves.
+	slices.SortStableFunc(s.again, func(a, b resend) int {
+		return cmp.Or(cmp.Compare(a.stream.number, b.stream.number), cmp.Compare(a.number, b.number))
+	})
 	s.group.waiting -= int64(s.inFlight)
 	s.inFlight = 0
 	s.run.streams.close(s.streams)
@@ -167,6 +187,29 @@ func (s *sender) disconnectLocked(err error) {
 		s.run.lost.Add(lost)
 		s.group.rec.UnansweredLocked(cause(err), lost)
 	}
+}
+
+// sendAgain notes that a request is to be sent again; false when it is not.
+func (s *sender) sendAgain(sl *slot) bool {
+	if int(sl.tries) >= s.run.cfg.Retries || s.run.stopped.Load() {
+		return false
+	}
+	s.again = append(s.again, resend{
+		stream: sl.stream, number: sl.number, from: sl.from, tries: sl.tries + 1,
+	})
+	return true
+}
+
+// giveUpLocked counts what was to be sent again and will not be.
+func (s *sender) giveUpLocked() {
+	batch := uint64(s.run.cfg.Batch)
+	for i := range s.again {
+		s.again[i].stream.miss(s.again[i].number, batch)
+	}
+	lost := int64(len(s.again)) * int64(batch)
+	s.again = nil
+	s.run.lost.Add(lost)
+	s.group.rec.UnansweredLocked(cause(nil), lost)
 }
 
 // cause says in few words why there was no answer.
@@ -182,42 +225,57 @@ func cause(err error) string {
 	return "connection lost"
 }
 
-// queue appends one request to out. from is the moment its latency counts from, now the time of
+// queue appends one new request to out. from is the moment its latency counts from, now the time of
 // the run's clock. There must be a free slot.
 func (s *sender) queue(from, now int64) {
+	if s.turn >= len(s.templates) {
+		s.turn %= len(s.templates)
+	}
+	t := &s.templates[s.turn]
+	s.turn++
+	sl := slot{from: from}
+	if s.streams != nil {
+		sl.stream = s.streams[t.target]
+		sl.number = sl.stream.next
+		sl.stream.next += uint64(s.run.cfg.Batch)
+	}
+	s.append(t, sl, now)
+	s.group.sent += int64(s.run.cfg.Batch)
+	s.sentLife += int64(s.run.cfg.Batch)
+}
+
+// queueAgain is queue for the oldest request that is to be sent again.
+func (s *sender) queueAgain(now int64) {
+	r := s.again[0]
+	s.again = s.again[1:]
+	t := &s.templates[r.stream.index*s.run.tags]
+	s.append(t, slot{from: r.from, stream: r.stream, number: r.number, tries: r.tries}, now)
+	s.run.retried.Add(int64(s.run.cfg.Batch))
+}
+
+func (s *sender) append(t *template, sl slot, now int64) {
 	mask := uint32(len(s.slots) - 1)
 	for s.slots[s.place&mask].busy {
 		s.place++
 	}
 	at := s.place & mask
 	s.place++
-	if s.turn >= len(s.templates) {
-		s.turn %= len(s.templates)
-	}
-	t := &s.templates[s.turn]
-	s.turn++
-	sl := &s.slots[at]
-	sl.from, sl.sent, sl.target = from, now, int32(t.target)
 	p := patch{opaque: opaqueBase + int32(at), id: s.id}
 	s.id += uint64(s.run.cfg.Batch)
 	s.setBorn(now)
 	p.bornMS = s.born
-	if s.streams != nil {
-		st := s.streams[t.target]
+	if sl.stream != nil {
 		s.stamp = measure.Stamp{
-			Run: s.run.streams.run, Stream: st.number, Number: st.next, Floor: st.floor,
-			Due: s.run.wallNS(from),
+			Run: s.run.streams.run, Stream: sl.stream.number, Number: sl.number,
+			Floor: sl.stream.floor, Due: s.run.wallNS(sl.from), Again: sl.tries > 0,
 		}
-		sl.number = st.next
-		st.next += uint64(s.run.cfg.Batch)
 		p.stamp = &s.stamp
 	}
 	s.out = appendFrame(s.out, t, &s.run.body, &p)
-	sl.busy = true
+	sl.sent, sl.busy = now, true
+	s.slots[at] = sl
 	s.inFlight++
 	s.group.waiting++
-	s.group.sent += int64(s.run.cfg.Batch)
-	s.sentLife += int64(s.run.cfg.Batch)
 }
 
 // setBorn renders the wall clock, at most once a millisecond.
@@ -275,8 +333,13 @@ func (s *sender) settleLocked(frame []byte, now int64, open bool) error {
 	rec := s.group.rec
 	stored := isStored(a.code)
 	switch latency := now - sl.from; {
+	case !stored && s.sendAgain(sl):
+		s.refused++
 	case !stored:
 		s.refused++
+		if sl.stream != nil {
+			sl.stream.miss(sl.number, uint64(batch))
+		}
 		rec.RefusedLocked(remoting.ResponseCode(a.code).String(), batch)
 	case !s.run.cfg.paced():
 		if open {
@@ -292,12 +355,8 @@ func (s *sender) settleLocked(frame []byte, now int64, open bool) error {
 			rec.LatencyLocked(batch, latency)
 		}
 	}
-	if s.streams != nil {
-		st := s.streams[sl.target]
-		if !stored {
-			st.miss(sl.number, uint64(batch))
-		}
-		st.done(sl.number, uint64(batch))
+	if sl.stream != nil && sl.tries == 0 {
+		sl.stream.done(sl.number, uint64(batch))
 	}
 	sl.busy = false
 	s.inFlight--

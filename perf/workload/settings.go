@@ -22,6 +22,7 @@ const (
 	batchMax       = 16_384
 	frameMax       = 16 << 20
 	loopsMax       = 1024
+	retriesMax     = 100
 )
 
 // ErrSettings is wrapped by errors that a change of the settings would avoid.
@@ -86,6 +87,9 @@ type Produce struct {
 	Timeout      Duration `json:"timeout"`  // for an answer; then the connection is made anew
 	BrokerPID    int      `json:"broker_pid,omitempty"`
 	Verify       bool     `json:"verify"` // number each message, with a checksum
+	// Retries is how often a numbered message without an answer is sent again. It keeps its number and
+	// its queue, and the moment its latency counts from.
+	Retries int `json:"retries,omitempty"`
 	// Loops is how many goroutines drive the connections; 0: one for every four processors.
 	Loops int `json:"loops"`
 	// Driver is how they wait for their sockets: epoll on Linux, net anywhere; empty: the best.
@@ -170,6 +174,8 @@ func (p *Produce) check() error {
 	bad(p.Timeout <= 0, "timeout must be positive")
 	bad(p.Verify && p.Size < measure.StampSize,
 		"verify needs a size of at least %d bytes, not %d", measure.StampSize, p.Size)
+	bad(p.Retries < 0 || p.Retries > retriesMax, "retries is %d, want 0 to %d", p.Retries, retriesMax)
+	bad(p.Retries > 0 && !p.Verify, "retries needs verify")
 	if len(errs) > 0 {
 		return fmt.Errorf("workload: produce: %w: %w", ErrSettings, errors.Join(errs...))
 	}

@@ -12,6 +12,7 @@ import (
 type stream struct {
 	number uint32
 	target target
+	index  int // of target, among those of the connection
 	next   uint64
 	floor  uint64 // every number below was answered
 
@@ -63,7 +64,9 @@ func (ss *streams) open(targets []target) []*stream {
 	list := make([]*stream, len(targets))
 	for i := range targets {
 		ss.last++
-		list[i] = &stream{number: ss.last, target: targets[i], answered: map[uint64]uint64{}}
+		list[i] = &stream{
+			number: ss.last, target: targets[i], index: i, answered: map[uint64]uint64{},
+		}
 	}
 	return list
 }
