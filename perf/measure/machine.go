@@ -56,33 +56,47 @@ func newMachine(before, after machineCPU) *Machine {
 	}
 }
 
-// kernelKinds are the kernel threads whose work belongs to what a broker stores: prefixes of their
-// names, and what is said of them. Workers of several kinds share names; those that write back carry
-// "flush", and threads of journals the name of their file system.
-func kernelKinds() [][2]string {
-	return [][2]string{
+// KernelThreads is what threads of the kernel had used at one moment, by thread.
+type KernelThreads map[int]kernelThread
+
+type kernelThread struct {
+	kind    string
+	seconds float64
+}
+
+// kernelKind says what a kernel thread does that a broker's pages cause; "" when it is none of that.
+// Write-back runs on unbound workers, which say so only while they do it: all their work is one kind.
+func kernelKind(name string) string {
+	for _, k := range [][2]string{
 		{"kswapd", "kswapd"},
 		{"kcompactd", "kcompactd"},
 		{"jbd2/", "journal"},
 		{"xfsaild", "journal"},
 		{"btrfs-", "journal"},
+		{"kworker/u", "unbound-worker"},
+		{"kworker/", "worker"},
+	} {
+		if strings.HasPrefix(name, k[0]) {
+			return k[1]
+		}
 	}
+	return ""
 }
 
-// KernelCPU returns the CPU seconds that kernel threads which write back, reclaim or compact pages
-// have used since the machine started, by kind: kswapd, kcompactd, journal, write-back, worker (all
-// other kernel workers). Empty where threads of the kernel cannot be seen, as in a container.
-func KernelCPU() map[string]float64 { return kernelCPU("/proc") }
+// KernelCPU reads the threads that write back, reclaim or compact pages, or keep a journal. Empty
+// where threads of the kernel cannot be seen, as in a container.
+func KernelCPU() KernelThreads { return kernelCPU("/proc") }
 
-func kernelCPU(proc string) map[string]float64 {
+func kernelCPU(proc string) KernelThreads {
 	const kthreadd = "2" // parent of every kernel thread
-	sum := map[string]float64{}
+	threads := KernelThreads{}
 	entries, err := os.ReadDir(proc)
 	if err != nil {
-		return sum
+		return threads
 	}
 	for _, e := range entries {
-		if c := e.Name()[0]; c < '0' || c > '9' {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
 			continue
 		}
 		stat, err := os.ReadFile(filepath.Join(proc, e.Name(), "stat"))
@@ -97,40 +111,25 @@ func kernelCPU(proc string) map[string]float64 {
 		if len(fields) < 2 || string(fields[1]) != kthreadd {
 			continue
 		}
-		name := string(stat[open+1 : end])
-		kind := kernelKind(name)
+		kind := kernelKind(string(stat[open+1 : end]))
 		if kind == "" {
 			continue
 		}
 		if user, system, err := parseStat(stat); err == nil {
-			sum[kind] += user + system
+			threads[pid] = kernelThread{kind, user + system}
 		}
 	}
-	return sum
+	return threads
 }
 
-func kernelKind(name string) string {
-	for _, k := range kernelKinds() {
-		if strings.HasPrefix(name, k[0]) {
-			return k[1]
-		}
-	}
-	switch {
-	case !strings.HasPrefix(name, "kworker"):
-		return ""
-	case strings.Contains(name, "flush") || strings.Contains(name, "writeback"):
-		return "write-back"
-	}
-	return "worker"
-}
-
-// KernelUsed is what each kind used between two KernelCPU, without those that used nothing. A
-// worker that ended meanwhile takes its time with it, so a sum can go down: it counts as 0.
-func KernelUsed(before, after map[string]float64) map[string]float64 {
+// KernelUsed is the CPU in seconds that each kind used between two readings: kswapd, kcompactd,
+// journal, unbound-worker (write-back is theirs), worker. A thread that ended meanwhile takes its time
+// with it. Kinds that used nothing are left out.
+func KernelUsed(before, after KernelThreads) map[string]float64 {
 	used := map[string]float64{}
-	for kind, seconds := range after {
-		if d := seconds - before[kind]; d >= 1.0/ticksPerSecond {
-			used[kind] = d
+	for pid, t := range after {
+		if d := t.seconds - before[pid].seconds; d > 0 {
+			used[t.kind] += d
 		}
 	}
 	return used

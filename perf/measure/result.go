@@ -84,7 +84,7 @@ type Result struct {
 	Broker      *Process  `json:"broker,omitempty"`
 	Generator   *Process  `json:"generator,omitempty"`
 	Machine     *Machine  `json:"machine,omitempty"`
-	// KernelCPU are CPU seconds of kernel threads by kind, see KernelCPU; with a broker pid only.
+	// KernelCPU are CPU seconds of kernel threads by kind, see KernelUsed; with a broker pid only.
 	KernelCPU   map[string]float64 `json:"kernel_cpu_seconds,omitempty"`
 	Environment *Environment       `json:"environment,omitempty"`
 	// Series has an entry for each second of the window; the entries of a very long run are longer.

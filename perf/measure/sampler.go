@@ -96,7 +96,7 @@ type Sampler struct {
 type reading struct {
 	use     [2]Usage
 	machine machineCPU
-	kernel  map[string]float64
+	kernel  KernelThreads
 }
 
 // NewSampler returns a sampler of a run that has not opened its window.

@@ -94,7 +94,7 @@ func made() (*results, []*side) {
 				CPUSeconds: 1, UserSeconds: 0.75, SystemSeconds: 0.25, MessagesPerCPUSecond: perCPU,
 				RSSAnonMost: 30e6,
 			},
-			KernelCPU: map[string]float64{"kswapd": 0.1, "write-back": 0.2},
+			KernelCPU: map[string]float64{"kswapd": 0.1, "unbound-worker": 0.2},
 			Curve:     []measure.Point{{Q: 0, MS: 1}, {Q: 0.9, MS: 2}},
 			Series:    []measure.Second{{End: 1, Length: 1, Messages: 1000, BrokerCPU: 1}},
 			Warnings:  []measure.Warning{{Code: "own-cpu", Text: "the load generator used all"}},
