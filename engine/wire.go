@@ -164,6 +164,7 @@ func (b *Broker) wire() {
 		Offsets: b.offsets, Stats: b.stats, Store: b.store, Clients: b.calls,
 		Transactions: b.transactions, Settings: newDynamic(b), Now: time.Now, ClientReset: !b.cfg.ServerSideResets,
 		MixedMessageType: b.cfg.EnableMixedMessageType, TopicDeleted: b.topicDeleted,
+		OffsetsReset: b.held.WakeTopic,
 		DelayOffsets: b.delayed.levels.Offsets, RuntimeInfo: func(table map[string]string) {
 			b.delayed.runtimeInfo(table)
 			b.showHousekeeping(table)

@@ -169,3 +169,69 @@ func TestSetOffsetAfterReset(t *testing.T) {
 		t.Errorf("offset %d: %v, want 1", at, err)
 	}
 }
+
+// A consumer that waits at the end of its queue goes back at once when its group is reset, not when
+// its pull has waited its time.
+func TestResetReachesWaitingConsumer(t *testing.T) {
+	t.Parallel()
+	cluster := clienttest.Start(t, clienttest.WithTopic("t", 1), clienttest.WithGroups("g"))
+	c := cluster.Client(t)
+	p, err := c.NewProducer("pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Send(within(t), &client.Message{Topic: "t", Body: []byte("x")}); err != nil {
+		t.Fatal(err)
+	}
+	k, err := c.NewConsumer("g", client.WithSubscription("t", client.All()),
+		client.WithStart(client.Earliest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(within(t))
+	came := make(chan int64, 16)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- k.Run(ctx, func(_ context.Context, m *client.Received) error {
+			came <- m.Offset
+			return nil
+		})
+	}()
+	a := admin.New(c)
+	q := client.Queue{Topic: "t", Broker: "broker-a"}
+	<-came
+	await(t, func() bool { // it is done and the next pull waits
+		info, err := a.HeldOffsets(within(t), "t", "g", c.ID())
+		return err == nil && info[c.ID()][q] == 1
+	})
+	began := time.Now()
+	if _, err := a.ResetOffsets(within(t), admin.Reset{Group: "g", Topic: "t", To: admin.AtStart()}); err != nil {
+		t.Fatal(err)
+	}
+	if at := <-came; at != 0 {
+		t.Errorf("offset %d came, want 0", at)
+	}
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %s; the pull waited for 15 s", took)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// await waits for a condition, for 20 s.
+func await(t *testing.T, holds func() bool) {
+	t.Helper()
+	limit := time.NewTimer(20 * time.Second)
+	defer limit.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			t.Fatal("it does not come to hold")
+		}
+	}
+}

@@ -102,6 +102,9 @@ type Leaves struct {
 	DelayOffsets func() protocol.DelayOffsetWrapper
 	// TopicDeleted is told of a deletion when topic, offsets and queues are gone; nil: nobody.
 	TopicDeleted func(topic string)
+	// OffsetsReset is told when offsets of a topic were reset, so that pulls that wait in its queues
+	// look again; nil: nobody, and they notice at their deadline.
+	OffsetsReset func(topic string)
 }
 
 // RegisterCold adds every cold processor of this package that works on the leaves.

@@ -68,6 +68,9 @@ func (p *Resets) Reset(
 	for q, target := range body.OffsetTable {
 		p.Offsets.Reset([]byte(r.Group), []byte(r.Topic), q.QueueID, target)
 	}
+	if p.OffsetsReset != nil {
+		p.OffsetsReset(r.Topic)
+	}
 	return body, nil
 }
 

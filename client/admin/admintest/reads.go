@@ -11,10 +11,11 @@ import (
 	"github.com/skylarkmq/skylark/client/admin"
 )
 
-// eventually repeats a call until it succeeds: indexes and heartbeats come a little later. It gives
-// up after 15 s and returns the last error.
+// eventually repeats a call until it succeeds: indexes and heartbeats come a little later, and to a
+// reset Apache's broker draws a consumer's attention when its pull has waited long enough. It gives
+// up after 40 s and returns the last error.
 func eventually[T any](s *script, call func() (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, 15*time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx, 40*time.Second)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -52,8 +52,8 @@ func Run(ctx context.Context, t testing.TB, c *client.Client, names Names) strin
 		s.broker.Name, "BROKER", s.broker.Cluster, "CLUSTER",
 	)
 	for _, part := range []func(){
-		s.topics, s.send, s.groups, s.offsets, s.resets, s.messages, s.members, s.servers, s.settings,
-		s.permissions, s.deletions,
+		s.topics, s.send, s.groups, s.offsets, s.resets, s.messages, s.members, s.online, s.servers,
+		s.settings, s.permissions, s.deletions,
 	} {
 		part()
 	}
