@@ -68,7 +68,7 @@ func (b *Broker) openTables() error {
 		RejectPull:          cfg.RejectPullConsumer, ProducersOff: !cfg.RegisterProducer,
 		Admit:      processor.Admission(b.topics, b.groups, b.notice),
 		Registered: b.filters.Register, Left: b.filters.Unregister,
-		ScanPeriod:   min(10*time.Second, ms(cfg.StuckMS)/2), Scanned: b.watchConsumers,
+		ScanPeriod: min(10*time.Second, ms(cfg.StuckMS)/2), Scanned: b.watchConsumers,
 		NotifyChange: b.notifier(), Expired: closeChannels, Notice: b.notice,
 	})
 	return nil

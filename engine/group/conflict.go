@@ -98,7 +98,7 @@ func (g *consumerGroup) difference(p, other *member) (warning, bool) {
 	}
 	pair := []string{p.ID + "\x01" + w.wishes[0], other.ID + "\x01" + w.wishes[1]}
 	slices.Sort(pair)
-	return w, firstTime(g.warned, "sub\x00" + first + "\x00" + pair[0] + "\x00" + pair[1])
+	return w, firstTime(g.warned, "sub\x00"+first+"\x00"+pair[0]+"\x00"+pair[1])
 }
 
 func wishText(s *Subscription) string {

@@ -28,6 +28,8 @@ type bench struct {
 	service *transaction.Service
 	change  func(*transaction.Config)
 
+	queueFile int64 // bytes of a queue file
+
 	mu     sync.Mutex
 	now    time.Time
 	asked  []*transaction.Check
@@ -44,7 +46,7 @@ var host = netip.MustParseAddrPort("127.0.0.1:10911")
 func newBench(t *testing.T, change func(*transaction.Config)) *bench {
 	t.Helper()
 	b := &bench{
-		t: t, dir: t.TempDir(), now: time.UnixMilli(1_800_000_000_000), change: change,
+		t: t, dir: t.TempDir(), queueFile: 6000, now: time.UnixMilli(1_800_000_000_000), change: change,
 		deaf: map[string]bool{},
 	}
 	b.open()
@@ -69,7 +71,7 @@ func (b *bench) after(d time.Duration) time.Time {
 func (b *bench) open() {
 	b.t.Helper()
 	cfg := storage.DefaultConfig(b.dir)
-	cfg.SegmentSize, cfg.MaxMessageSize, cfg.QueueFileSize = 1<<20, 1<<16, 6000
+	cfg.SegmentSize, cfg.MaxMessageSize, cfg.QueueFileSize = 1<<20, 1<<16, b.queueFile
 	cfg.IndexEnable = false
 	cfg.Now = b.clock
 	store, err := storage.Open(cfg)

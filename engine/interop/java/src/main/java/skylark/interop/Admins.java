@@ -41,6 +41,7 @@ final class Admins {
         registerTopics(ops);
         registerQueries(ops);
         registerState(ops);
+        registerOffsets(ops);
     }
 
     private void registerTopics(Map<String, Main.Op> ops) {
@@ -94,6 +95,22 @@ final class Admins {
         ops.put("admin.kv", a -> {
             handles.get(a).createAndUpdateKvConfig(a.text("space"), a.text("key"), a.text("value"));
             return handles.get(a).getKVConfig(a.text("space"), a.text("key"));
+        });
+    }
+
+    private void registerOffsets(Map<String, Main.Op> ops) {
+        ops.put("admin.resetByTime", a -> {
+            handles.get(a).resetOffsetByTimestamp(a.text("topic"), a.text("group"), a.longNumber("timestamp", 0), true);
+            return null;
+        });
+        ops.put("admin.resetQueue", a -> {
+            handles.get(a).resetOffsetByQueueId(a.text("address"), a.text("group"), a.text("topic"), a.number("queueId", 0),
+                a.longNumber("offset", 0));
+            return null;
+        });
+        ops.put("admin.clone", a -> {
+            handles.get(a).cloneGroupOffset(a.text("from"), a.text("to"), a.text("topic"), a.flag("offline"));
+            return null;
         });
     }
 

@@ -65,6 +65,10 @@ final class Args {
         return out;
     }
 
+    long longNumber(String name, long otherwise) {
+        return has(name) ? values.getLongValue(name) : otherwise;
+    }
+
     List<Args> list(String name) {
         List<Args> out = new ArrayList<>();
         JSONArray a = values.getJSONArray(name);
@@ -91,6 +95,7 @@ final class Args {
         client.setMqClientApiTimeout(15_000);
         client.setPollNameServerInterval(1_000);
         client.setPersistConsumerOffsetInterval(1_000);
+        client.setEnableTrace(flag("trace"));
         client.setUseHeartbeatV2(flag("heartbeatV2"));
         // The client skips the heartbeat that follows a rebalance when another one is under way, and then the
         // broker takes its pulls for outdated until the next.
