@@ -124,3 +124,57 @@ func TestQueueLockAfterRestart(t *testing.T) {
 		t.Error("granted twice")
 	}
 }
+
+// A topic that is deleted takes its locks, offsets and queues with it, also across a start: made again it
+// begins at zero.
+func TestTopicMadeAgain(t *testing.T) {
+	t.Parallel()
+	c := enginetest.Start(t)
+	p := newPeer(t, c.Broker())
+	for range 5 {
+		p.send("T", 0, "old")
+	}
+	holder := joinGroup(t, c.Broker(), "holder", "CG", "T")
+	if !holder.lock("CG", "T") {
+		t.Fatal("not granted")
+	}
+	p.call(remoting.UpdateConsumerOffset, &protocol.UpdateConsumerOffsetRequest{
+		Group: "CG", Topic: "T", HasQueueID: true, CommitOffset: 4, HasOffset: true,
+	}, nil)
+	if r := p.call(remoting.DeleteTopicInBroker, &protocol.DeleteTopicRequest{Topic: "T"}, nil); r.Code != 0 {
+		t.Fatal(r.Code, r.Remark)
+	}
+	c.Restart()
+	p = newPeer(t, c.Broker())
+	if r := p.send("T", 0, "new"); r.QueueOffset != 0 {
+		t.Errorf("the first message has offset %d", r.QueueOffset)
+	}
+	r := p.call(remoting.QueryConsumerOffset, &protocol.QueryConsumerOffsetRequest{
+		Group: "CG", Topic: "T",
+	}, nil)
+	var at protocol.OffsetResponse
+	if err := at.Decode(r.Command); r.Code == 0 && (err != nil || at.Offset != 0) {
+		t.Errorf("the group is at %d, %v", at.Offset, err)
+	}
+	c.Restart()
+	p = newPeer(t, c.Broker())
+	if got := p.bodies("T", 0); len(got) != 1 || got[0] != "new" {
+		t.Errorf("after another start: %v", got)
+	}
+}
+
+// System topics cannot be deleted or changed, whoever asks.
+func TestSystemTopicsStay(t *testing.T) {
+	t.Parallel()
+	c := enginetest.Start(t)
+	p := newPeer(t, c.Broker())
+	for _, name := range []string{
+		protocol.HalfTopic, protocol.OpHalfTopic, protocol.ScheduleTopic, protocol.TransCheckMaxTimeTopic,
+		"DefaultCluster_REPLY_TOPIC", protocol.TraceTopic, protocol.TimerTopic, "TBW102", "broker-a",
+	} {
+		r := p.call(remoting.DeleteTopicInBroker, &protocol.DeleteTopicRequest{Topic: name}, nil)
+		if r.Code != remoting.InvalidParameter {
+			t.Errorf("delete %s: %v %q", name, r.Code, r.Remark)
+		}
+	}
+}
