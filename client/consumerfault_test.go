@@ -220,8 +220,7 @@ func TestFaultRetryDoubles(t *testing.T) {
 // second copy by another way.
 func TestFaultLostSendBackAnswer(t *testing.T) {
 	t.Parallel()
-	s := scripttest.NewCluster(t, 1)
-	c := newClient(t, s.NameServer.Addr, client.WithCallTimeout(200*time.Millisecond))
+	s, c := cluster(t, 1)
 	s.SetTopic("t", 1)
 	fill(t, c, 1)
 	b := s.Brokers[0]
@@ -240,7 +239,8 @@ func TestFaultLostSendBackAnswer(t *testing.T) {
 			return errors.New("fails")
 		}
 		return nil
-	}, all("t"), fromFirst(), client.WithLocalRetry(20*time.Millisecond))
+	}, all("t"), fromFirst(), client.WithLocalRetry(20*time.Millisecond),
+		client.WithSendBackTimeout(200*time.Millisecond))
 	eventually(t, "it is settled", func() bool { return len(b.Backs()) >= 2 })
 	running.stop()
 	if n := b.Count(remoting.SendMessageV2); n != sends {

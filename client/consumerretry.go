@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	sendBackTimeout = 5 * time.Second
 	resendAttempts  = 3
 
 	levelByCount   = 0  // the broker chooses by how often the message came back
@@ -55,7 +54,7 @@ func delayLevel(what decision) int32 {
 // topic as a new one. When the broker's answer was lost nothing more is tried, since it may have
 // the message: a new one then would double it, and doubles would double again.
 func (k *Consumer) giveBack(ctx context.Context, q *queue, d *delivery, level int32) error {
-	ctx, cancel := context.WithTimeout(ctx, sendBackTimeout)
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.backWithin)
 	defer cancel()
 	err := k.sendBack(ctx, q, d, level)
 	if err == nil {

@@ -8,10 +8,18 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/skylarkmq/skylark/net/invoke"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
+)
+
+// askTries and askPause say how often a call is made whose connection breaks, and how long it waits
+// before the second time.
+const (
+	askTries = 4
+	askPause = 10 * time.Millisecond
 )
 
 // callsAtOnce bounds how many calls for the queues of one consumer or reader are under way.
@@ -34,11 +42,20 @@ func (d desk) ask(
 	if err != nil {
 		return fmt.Errorf("client: %s of queue %s: %w", op, q, err)
 	}
-	res, err := d.client.call(ctx, op, q.Broker, addr, req)
-	var lost *invoke.Error
-	if errors.As(err, &lost) && ctx.Err() == nil {
-		// The connection broke. What is asked here may be asked twice.
+	var res *invoke.Response
+	for try := range askTries {
 		res, err = d.client.call(ctx, op, q.Broker, addr, req)
+		var lost *invoke.Error
+		if !errors.As(err, &lost) || ctx.Err() != nil {
+			break
+		}
+		// The connection broke. What is asked here may be asked twice.
+		t := time.NewTimer(askPause << try)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
 	}
 	if err == nil && decode != nil {
 		err = decode(res.Command)

@@ -10,6 +10,10 @@ func WithLocalRetry(d time.Duration) ConsumerOption {
 	return func(c *consumerConfig) { c.againAfter = d }
 }
 
+func WithSendBackTimeout(d time.Duration) ConsumerOption {
+	return func(c *consumerConfig) { c.backWithin = d }
+}
+
 func WithCommitEvery(d time.Duration) ConsumerOption {
 	return func(c *consumerConfig) { c.commitEvery = d }
 }

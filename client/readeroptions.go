@@ -45,6 +45,7 @@ type consumerConfig struct {
 	commitEvery    time.Duration
 	lockEvery      time.Duration
 	againAfter     time.Duration // local redelivery when a message cannot be sent back
+	backWithin     time.Duration // for sending a message back
 
 	errs []error
 }
@@ -62,6 +63,7 @@ func defaultConsumerConfig() consumerConfig {
 		handlerTimeout: 15 * time.Minute, drainTimeout: 30 * time.Second,
 		rebalanceEvery: 20 * time.Second, rebalanceLeast: 500 * time.Millisecond,
 		commitEvery: 5 * time.Second, lockEvery: 20 * time.Second, againAfter: 5 * time.Second,
+		backWithin: 5 * time.Second,
 	}
 }
 
