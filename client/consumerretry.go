@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	resendAttempts  = 3
+	resendAttempts = 3
 
 	levelByCount   = 0  // the broker chooses by how often the message came back
 	levelDead      = -1 // to the dead-letter topic
