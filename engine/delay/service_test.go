@@ -32,11 +32,13 @@ type bench struct {
 	service *delay.Service
 	levels  string
 	notices []string
+
+	segment, queueFile int64 // sizes of files
 }
 
 func newBench(t *testing.T, dir string) *bench {
 	t.Helper()
-	b := &bench{t: t, dir: dir, levels: "1s 5s 10s"}
+	b := &bench{t: t, dir: dir, levels: "1s 5s 10s", segment: 1 << 20, queueFile: 6000}
 	b.ms.Store(nowMS)
 	b.open()
 	t.Cleanup(func() { b.close() })
@@ -52,7 +54,7 @@ func (b *bench) open() {
 		b.t.Fatal(err)
 	}
 	cfg := storage.DefaultConfig(b.dir)
-	cfg.SegmentSize, cfg.QueueFileSize, cfg.MaxMessageSize = 1<<20, 6000, 1<<18
+	cfg.SegmentSize, cfg.QueueFileSize, cfg.MaxMessageSize = b.segment, b.queueFile, 1<<18
 	cfg.IndexEnable, cfg.Now, cfg.DelayLevels = false, b.now, levels
 	if b.store, err = storage.Open(cfg); err != nil {
 		b.t.Fatal(err)
