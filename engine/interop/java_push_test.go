@@ -242,8 +242,7 @@ func TestJavaSubscribeBeforeTopic(t *testing.T) {
 	}
 }
 
-// Without a delay service our broker refuses to take a message back, so the client tries it again
-// itself. Apache's takes it back and delivers it through the retry topic.
+// A message that the listener refuses goes back to the broker and comes through the retry topic.
 func TestJavaRetry(t *testing.T) {
 	t.Parallel()
 	at, jvm := servers(t), java(t)
@@ -258,9 +257,6 @@ func TestJavaRetry(t *testing.T) {
 	}
 	if got[0].ReconsumeTimes != 0 || got[1].ReconsumeTimes != 1 {
 		t.Errorf("reconsume times %d and %d", got[0].ReconsumeTimes, got[1].ReconsumeTimes)
-	}
-	if *against == "skylark" && got[1].QueueOffset != got[0].QueueOffset {
-		t.Errorf("the second try is offset %d, the first %d: stored again", got[1].QueueOffset, got[0].QueueOffset)
 	}
 }
 

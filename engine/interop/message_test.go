@@ -24,6 +24,7 @@ type sent struct {
 	Region        string `json:"region"`
 	TraceOn       bool   `json:"traceOn"`
 	TransactionID string `json:"transactionId"`
+	RecallHandle  string `json:"recallHandle"`
 	Body          string `json:"body"`
 }
 

@@ -34,12 +34,14 @@ type bench struct {
 	marks   *progress.File
 	service *timer.Service
 	notices []string
+	segment int64
 	levels  delay.Levels
+	fs      vfs.FS // nil: the system's
 }
 
 func newBench(t testing.TB, dir string) *bench {
 	t.Helper()
-	b := &bench{t: t, dir: dir, config: timer.Config{
+	b := &bench{t: t, dir: dir, segment: 64 << 20, config: timer.Config{
 		PrecisionMS: 1000, FileSize: 4096, RollTicks: 172800, Interval: time.Second,
 	}}
 	b.levels, _ = delay.ParseLevels(delay.DefaultLevels)
@@ -60,8 +62,8 @@ func (b *bench) open() {
 func (b *bench) openStore() {
 	b.t.Helper()
 	cfg := storage.DefaultConfig(b.dir)
-	cfg.SegmentSize, cfg.QueueFileSize, cfg.MaxMessageSize = 64<<20, 6000000, 1<<18
-	cfg.IndexEnable, cfg.Now = false, b.now
+	cfg.SegmentSize, cfg.QueueFileSize, cfg.MaxMessageSize = b.segment, b.segment/1200*20, 1<<18
+	cfg.IndexEnable, cfg.Now, cfg.FS = false, b.now, b.fs
 	var err error
 	if b.store, err = storage.Open(cfg); err != nil {
 		b.t.Fatal(err)
@@ -72,6 +74,9 @@ func (b *bench) openService() {
 	b.t.Helper()
 	cfg := b.config
 	cfg.FS, cfg.Root, cfg.Dir = vfs.OS(), b.dir, filepath.Join(b.dir, "config")
+	if b.fs != nil {
+		cfg.FS = b.fs
+	}
 	var err error
 	if b.marks, err = progress.Open(cfg.FS, cfg.Dir); err != nil {
 		b.t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/storage/record"
 	"github.com/skylarkmq/skylark/storage/vfs"
 )
 
@@ -30,7 +31,18 @@ type checkpoint struct {
 	logEnd  int64 // of the timer log
 	queueAt int64 // messages of the timer topic before this queue offset are in the log
 	version protocol.DataVersion
+
+	// began is Skylark's own, behind what RocketMQ reads and writes: the records that lay before this
+	// place were filed when the tick of readMS began, so that none of them was filed late under it.
+	began record.PhysicalOffset
 }
+
+// ownAt is where in the file Skylark's part begins: int64 readMS once more, by which it is known to
+// belong to the rest, and int64 began.
+const (
+	ownAt   = 64
+	ownSize = 16
+)
 
 func (c checkpoint) encode() []byte {
 	be := binary.BigEndian
@@ -54,7 +66,7 @@ func loadCheck(fsys vfs.FS, path string) (c checkpoint, ok bool, err error) {
 		return c, false, fmt.Errorf("timer: open %s: %w", path, err)
 	}
 	defer f.Close()
-	var b [checkSize]byte
+	var b [ownAt + ownSize]byte
 	if n, err := f.ReadAt(b[:], 0); n < checkSize {
 		if errors.Is(err, io.EOF) {
 			return c, false, nil
@@ -65,6 +77,9 @@ func loadCheck(fsys vfs.FS, path string) (c checkpoint, ok bool, err error) {
 	c = checkpoint{
 		readMS: at(0), logEnd: at(1), queueAt: at(2),
 		version: protocol.DataVersion{StateVersion: at(4), Timestamp: at(5), Counter: at(6)},
+	}
+	if at(ownAt/8) == c.readMS {
+		c.began = record.PhysicalOffset(at(ownAt/8 + 1))
 	}
 	return c, c.readMS > 0, nil
 }
@@ -80,7 +95,11 @@ func saveCheck(fsys vfs.FS, path string, c checkpoint) error {
 		err = f.Truncate(checkFile)
 	}
 	if err == nil {
-		_, err = f.WriteAt(c.encode(), 0)
+		b := make([]byte, ownAt, ownAt+ownSize)
+		copy(b, c.encode())
+		b = binary.BigEndian.AppendUint64(b, uint64(c.readMS))
+		b = binary.BigEndian.AppendUint64(b, uint64(c.began))
+		_, err = f.WriteAt(b, 0)
 	}
 	if err == nil {
 		err = f.Sync()

@@ -70,7 +70,8 @@ func (h *items) Pop() any {
 // what comes while it lasts joins them.
 type current struct {
 	tick   int64
-	loaded bool // its units are in items
+	loaded bool                  // its units are in items
+	began  record.PhysicalOffset // records before this place were filed when it began
 	items  items
 	kills  map[string]*kill // by unique key: messages that are recalled
 
@@ -285,7 +286,7 @@ func (s *Service) closeTick(nowMS int64) {
 	}
 	s.wheel.clear(c.tick)
 	c.kills = nil
-	c.tick, c.loaded = to, false
+	c.tick, c.loaded, c.began = to, false, s.filedTo
 	s.tickMS.Store(s.startMS(to))
 	s.changed(nowMS)
 }

@@ -144,6 +144,19 @@ func (s *Service) file(nowMS int64) (more bool, err error) {
 	return true, nil
 }
 
+// past reports whether a message of a tick before the current one was delivered when its unit was
+// lost. It may have been filed late, under the current tick, and wait there; and one that was to be
+// rolled may have been filed later than it seems now, so that it is rolled again.
+func (s *Service) past(a *asked, at record.PhysicalOffset, bits uint32) bool {
+	switch {
+	case bits&bitRoll != 0:
+		return false
+	case s.resumed:
+		return s.now.delivered(&item{dueMS: a.exactMS, at: at})
+	}
+	return s.now.began == 0 || at < s.now.began
+}
+
 func (st *staged) reset() {
 	for tick, s := range st.slots {
 		st.spare = append(st.spare, s)
@@ -188,8 +201,8 @@ func (s *Service) stage(
 		}
 	}
 	if tick < s.now.tick {
-		if queueAt < s.rebuild {
-			return true, nil // delivered, or rolled, before the files were lost
+		if queueAt < s.rebuild && s.past(&a, cu.At, bits) {
+			return true, nil // delivered before the files were lost
 		}
 		tick = s.now.tick
 	}

@@ -199,6 +199,9 @@ func (l *unitLog) create(path string, base int64) error {
 		return err
 	}
 	if err = f.Truncate(l.fileSize); err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
 		err = l.fs.SyncDir(l.dir)
 	}
 	if err != nil {

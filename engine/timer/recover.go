@@ -30,10 +30,11 @@ func (s *Service) recover() error {
 	if err != nil {
 		return err
 	}
+	s.resumed = resumed
 	switch used := wheelThere || len(s.log.files) > 0; {
 	case resumed:
 	case known:
-		s.now.tick = s.tick(check.readMS)
+		s.now.tick, s.now.began = s.tick(check.readMS), check.began
 	case used: // nobody says what was delivered: as far back as RocketMQ goes, all of it again
 		s.now.tick = s.tick(nowMS) - rollTicksMax
 	default:

@@ -71,7 +71,7 @@ func (s *Service) snapshot(nowMS int64) snapshot {
 	snap := snapshot{
 		check: checkpoint{
 			readMS: s.startMS(s.now.tick), logEnd: s.log.end, queueAt: int64(s.queueAt),
-			version: s.version,
+			version: s.version, began: s.now.began,
 		},
 		files: s.log.dirty(),
 	}

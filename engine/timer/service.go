@@ -88,6 +88,7 @@ type Service struct {
 	queueAt record.QueueOffset    // the next message of the timer topic to be filed
 	filedTo record.PhysicalOffset // behind the last record that was filed
 	rebuild record.QueueOffset    // messages before this one may be delivered already
+	resumed bool                  // the progress file says what is delivered
 	failed  error                 // the wheel and the log disagree: nothing is filed until a restart
 	now     current
 	batch   batch

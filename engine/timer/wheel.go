@@ -3,6 +3,7 @@
 package timer
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"os"
@@ -44,18 +45,24 @@ func (w *wheel) open() (exists, ok bool, err error) {
 	return true, true, nil
 }
 
-// create makes an empty wheel.
+// create makes an empty wheel. All of it is allocated, so that a full disk cannot keep a slot from
+// being written, and its length is durable on return.
 func (w *wheel) create() error {
 	f, err := w.fs.OpenFile(w.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return fmt.Errorf("timer: create %s: %w", w.path, err)
+	}
+	if err = f.Allocate(wheelSize); errors.Is(err, vfs.ErrNotSupported) {
+		err = f.Truncate(wheelSize)
+	}
 	if err == nil {
-		if err = f.Truncate(wheelSize); err != nil {
-			_ = f.Close()
-		}
+		err = f.Sync()
 	}
 	if err == nil {
 		err = w.fs.SyncDir(filepath.Dir(w.path))
 	}
 	if err != nil {
+		_ = f.Close()
 		return fmt.Errorf("timer: create %s: %w", w.path, err)
 	}
 	w.file = f

@@ -31,6 +31,7 @@ final class Producers {
         ops.put("producer.batch", this::batch);
         ops.put("producer.many", this::many);
         ops.put("producer.transaction", this::transaction);
+        ops.put("producer.recall", a -> handles.get(a).recallMessage(a.text("topic"), a.text("recallHandle")));
         ops.put("producer.transactions", this::transactions);
         ops.put("producer.checks", a -> ((Deciding) ((TransactionMQProducer) handles.get(a)).getTransactionListener()).checks());
         ops.put("producer.request", a -> received(handles.get(a).request(Texts.message(a), a.number("ttlMs", 5_000))));

@@ -22,7 +22,9 @@ final class Texts {
     private Texts() {
     }
 
-    /** Makes a message of: topic, body or bodyBase64 or (fill and size), tags, keys, flag, properties, noWait, delayLevel. */
+    /**
+     * Makes a message of: topic, body or bodyBase64 or (fill and size), tags, keys, flag, properties, noWait,
+     * and one of delayLevel, delaySeconds, delayMs, deliverMs. */
     static Message message(Args a) {
         byte[] body;
         if (a.has("bodyBase64")) {
@@ -49,6 +51,12 @@ final class Texts {
         if (a.has("delaySeconds")) {
             m.setDelayTimeSec(a.number("delaySeconds", 0));
         }
+        if (a.has("delayMs")) {
+            m.setDelayTimeMs(a.big("delayMs", 0));
+        }
+        if (a.has("deliverMs")) {
+            m.setDeliverTimeMs(a.big("deliverMs", 0));
+        }
         a.map("properties").forEach(m::putUserProperty);
         return m;
     }
@@ -71,6 +79,7 @@ final class Texts {
         o.put("transactionId", r.getTransactionId());
         o.put("region", r.getRegionId());
         o.put("traceOn", r.isTraceOn());
+        o.put("recallHandle", r.getRecallHandle());
         if (r.getMessageQueue() != null) {
             o.put("queueId", r.getMessageQueue().getQueueId());
             o.put("broker", r.getMessageQueue().getBrokerName());
