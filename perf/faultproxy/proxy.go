@@ -125,13 +125,13 @@ func (p *Proxy) Close() {
 }
 
 // accept makes a connection to the real server for each that comes.
-func (p *Proxy) accept(l net.Listener, real string, relay func(client, server net.Conn)) {
+func (p *Proxy) accept(l net.Listener, addr string, relay func(client, server net.Conn)) {
 	for {
 		client, err := l.Accept()
 		if err != nil {
 			return // closed
 		}
-		server, err := net.DialTimeout("tcp", real, 3*time.Second)
+		server, err := net.DialTimeout("tcp", addr, 3*time.Second)
 		if err != nil {
 			_ = client.Close()
 			continue

@@ -4,9 +4,9 @@ package measure
 
 import "time"
 
-// stepMin is the smallest change between two looks, about a second apart, that counts as a step of
+// stepLeast is the smallest change between two looks, about a second apart, that counts as a step of
 // the wall clock: time daemons that slew it stay below 0.5 ms a second.
-const stepMin = 5 * time.Millisecond
+const stepLeast = 5 * time.Millisecond
 
 // wallStep returns by how much the wall clock has gone ahead of c since c was made.
 func (c Clock) wallStep() time.Duration {
@@ -27,7 +27,7 @@ func (s *clockSteps) start(offset time.Duration) { *s = clockSteps{last: offset}
 func (s *clockSteps) look(offset time.Duration) {
 	step := offset - s.last
 	s.last = offset
-	if step.Abs() >= stepMin {
+	if step.Abs() >= stepLeast {
 		s.count++
 		s.sum += step
 	}

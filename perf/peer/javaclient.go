@@ -40,7 +40,7 @@ func (b *bench) javaClient(
 	ctx context.Context, s *side, d time.Duration,
 ) (*measure.Result, []string, error) {
 	if b.java == nil {
-		return nil, nil, errors.New("Apache's client was not fetched: do not leave the side apache out")
+		return nil, nil, errors.New("no Java client was fetched: do not leave the side apache out")
 	}
 	args := []string{
 		s.names, "perf", strconv.Itoa(javaThreads), kilobyte,

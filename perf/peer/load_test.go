@@ -103,8 +103,10 @@ func made() (*results, []*side) {
 	loads := allLoads()
 	good := &row{load: loads[0], memFreeMB: 77, outcomes: []outcome{
 		{Side: "skylark", Round: 0, Result: run(1, 1)}, // warm-up: not counted
-		{Side: "skylark", Round: 1, Result: run(400_000, 8)}, {Side: "apache", Round: 1, Result: run(40_000, 30)},
-		{Side: "apache", Round: 2, Result: run(20_000, 50)}, {Side: "skylark", Round: 2, Result: run(500_000, 10)},
+		{Side: "skylark", Round: 1, Result: run(400_000, 8)},
+		{Side: "apache", Round: 1, Result: run(40_000, 30)},
+		{Side: "apache", Round: 2, Result: run(20_000, 50)},
+		{Side: "skylark", Round: 2, Result: run(500_000, 10)},
 	}}
 	bad := &row{load: loads[1], failure: "apache broker ended: signal 9 (killed)"}
 	r := &results{

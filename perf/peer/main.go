@@ -114,6 +114,8 @@ type bench struct {
 	sides []*side
 	java  *apache.Installation // nil without the side apache
 	out   *results
+	// running are the settings that all sides run with; nil: they do not run.
+	running *map[string]string
 }
 
 func run(ctx context.Context, p plan) error {
@@ -147,6 +149,7 @@ func run(ctx context.Context, p plan) error {
 			failed = append(failed, fmt.Errorf("%s: %w", l.name, err))
 		}
 	}
+	b.down("end")
 	return errors.Join(append(failed, b.out.write(b), ctx.Err())...)
 }
 

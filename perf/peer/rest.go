@@ -34,11 +34,7 @@ type atRest struct {
 // measureAtRest watches both sides idle at once, then with many idle connections, one after the other.
 func (b *bench) measureAtRest(ctx context.Context) error {
 	rest := make([]atRest, len(b.sides))
-	defer func() {
-		for _, s := range b.sides {
-			s.down(b.out.logs(), "rest")
-		}
-	}()
+	defer b.down("rest")
 	for i, s := range b.sides {
 		if err := s.up(ctx, nil); err != nil {
 			return err

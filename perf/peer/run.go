@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -43,16 +44,12 @@ func (b *bench) measureLoad(ctx context.Context, l load) (err error) {
 		if err != nil {
 			r.failure = err.Error()
 		}
-		for _, s := range b.sides {
-			s.down(b.out.logs(), l.name)
+		if err != nil || !b.plan.quick {
+			b.down(l.name)
 		}
 	}()
-	for _, s := range b.sides {
-		say("%s: starting %s", l.name, s.name)
-		if err := s.up(ctx, l.settings); err != nil {
-			return err
-		}
-		b.out.noteStart(s)
+	if err := b.up(ctx, l); err != nil {
+		return err
 	}
 	for _, s := range b.sides {
 		if err := b.prepare(ctx, r, s); err != nil {
@@ -81,6 +78,32 @@ func (b *bench) measureLoad(ctx context.Context, l load) (err error) {
 		}
 	}
 	return nil
+}
+
+// up starts all sides on empty stores. A quick run keeps those that run with the settings of the load,
+// stores and all: starting Apache's servers takes longer than loading them.
+func (b *bench) up(ctx context.Context, l load) error {
+	if b.plan.quick && b.running != nil && maps.Equal(*b.running, l.settings) {
+		return nil
+	}
+	b.down(l.name)
+	for _, s := range b.sides {
+		say("%s: starting %s", l.name, s.name)
+		if err := s.up(ctx, l.settings); err != nil {
+			return err
+		}
+		b.out.noteStart(s)
+	}
+	b.running = &l.settings
+	return nil
+}
+
+// down ends all sides and keeps the ends of their logs.
+func (b *bench) down(label string) {
+	b.running = nil
+	for _, s := range b.sides {
+		s.down(b.out.logs(), label)
+	}
 }
 
 func shortly(o *outcome, l *load) string {

@@ -191,6 +191,9 @@ func (s *side) stop() {
 
 // down ends the side, keeps the ends of its logs in the folder to, and removes its store.
 func (s *side) down(to, label string) {
+	if len(s.processes) == 0 {
+		return
+	}
 	if err := s.alive(); err != nil {
 		say("%v", err)
 	}
