@@ -185,11 +185,18 @@ func (r *row) cells(f figure, sides []*side) []string {
 	if f.plain || math.IsNaN(ratio.middle) || math.IsInf(ratio.middle, 0) {
 		return append(cells, "", "")
 	}
-	text := fmt.Sprintf("%.2f", ratio.middle)
+	text := ratioText(ratio.middle)
 	if ratio.low != ratio.high && !math.IsInf(ratio.high, 0) {
-		text += fmt.Sprintf(" (%.2f-%.2f)", ratio.low, ratio.high)
+		text += fmt.Sprintf(" (%s-%s)", ratioText(ratio.low), ratioText(ratio.high))
 	}
 	return append(cells, text, goalText(f, ratio.middle))
+}
+
+func ratioText(v float64) string {
+	if v < 0.1 {
+		return fmt.Sprintf("%.2g", v)
+	}
+	return fmt.Sprintf("%.2f", v)
 }
 
 func goalText(f figure, ratio float64) string {
