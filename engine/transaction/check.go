@@ -228,13 +228,13 @@ func (s *Service) endedBefore(offset int64) bool {
 func (s *Service) apply(plans []plan, nowMS int64) (asks []func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var copies []*plan
+	var copies, settled []*plan
 	var done []int64
 	entries := s.entries[:0]
 	for i := range plans {
 		p := &plans[i]
 		if p.offset < s.base || s.marks.of(p.offset) != pending {
-			continue
+			continue // ended meanwhile, or there twice
 		}
 		switch p.action {
 		case actLater:
@@ -242,11 +242,13 @@ func (s *Service) apply(plans []plan, nowMS int64) (asks []func(), ok bool) {
 			s.waitLocked(nowMS+s.cfg.Interval.Milliseconds(), p.offset)
 			continue
 		case actSettle:
+			settled = append(settled, p)
 		default:
 			copies = append(copies, p)
 			entries = append(entries, storage.Entry{Draft: p.draft()})
 		}
 		done = append(done, p.offset)
+		s.marks.set(p.offset, moved)
 	}
 	entries = append(entries, s.opEntries(done, true)...)
 	stored := s.cfg.Store.AppendAll(entries)
@@ -257,13 +259,18 @@ func (s *Service) apply(plans []plan, nowMS int64) (asks []func(), ok bool) {
 	if stored < len(entries) {
 		// Copies that were stored without their op record would be checked beside the first: they are
 		// noted in memory, and by the next record that can be stored.
-		s.undoLocked(plans, copies, entries, stored)
+		stored = min(stored, len(copies))
+		for i, p := range copies[:stored] {
+			s.copiedLocked(p, &entries[i], nowMS)
+			s.owed = append(s.owed, p.offset)
+		}
+		for _, p := range append(settled, copies[stored:]...) {
+			s.marks.set(p.offset, pending)
+			s.waitLocked(p.dueMS, p.offset)
+		}
 		return nil, false
 	}
 	s.noteOpsLocked(entries[len(copies):])
-	for _, offset := range done {
-		s.marks.set(offset, moved)
-	}
 	for i, p := range copies {
 		if ask := s.copiedLocked(p, &entries[i], nowMS); ask != nil {
 			asks = append(asks, ask)
@@ -323,22 +330,6 @@ func (s *Service) linkLocked(first, later int64) {
 // linksMax bounds the links between copies; a late answer to an earlier check is beyond it taken as
 // RocketMQ takes it.
 const linksMax = 1 << 20
-
-// undoLocked puts half messages back that could not be worked on. Copies that were stored before the
-// error stand for their first ones from now on, and the op records are owed.
-func (s *Service) undoLocked(plans []plan, copies []*plan, entries []storage.Entry, stored int) {
-	for i, p := range copies[:min(stored, len(copies))] {
-		s.marks.set(p.offset, moved)
-		s.copiedLocked(p, &entries[i], p.dueMS)
-		s.owed = append(s.owed, p.offset)
-	}
-	for i := range plans {
-		if p := &plans[i]; p.offset >= s.base && s.marks.of(p.offset) == pending &&
-			p.action != actLater {
-			s.waitLocked(p.dueMS, p.offset)
-		}
-	}
-}
 
 // lonelyLocked says, once a minute, that transactions wait for a producer.
 func (s *Service) lonelyLocked(p *plan, nowMS int64) {

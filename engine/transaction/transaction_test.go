@@ -3,6 +3,7 @@
 package transaction_test
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -37,6 +38,28 @@ type bench struct {
 	said   []string
 	deaf   map[string]bool // topics that do not exist
 	failed error           // of GiveUpTopic
+	room   int             // entries that the store still takes; negative: any number
+}
+
+// faulty is the store with a disk that can be full.
+type faulty struct {
+	*storage.Store
+	bench *bench
+}
+
+func (f faulty) AppendAll(es []storage.Entry) int {
+	room := f.bench.room
+	if room < 0 || room >= len(es) {
+		return f.Store.AppendAll(es)
+	}
+	stored := 0
+	if room > 0 {
+		stored = f.Store.AppendAll(es[:room])
+	}
+	for i := stored; i < len(es); i++ {
+		es[i].Err = storage.ErrDiskFull
+	}
+	return stored
 }
 
 const interval = 30 * time.Second
@@ -46,7 +69,7 @@ var host = netip.MustParseAddrPort("127.0.0.1:10911")
 func newBench(t *testing.T, change func(*transaction.Config)) *bench {
 	t.Helper()
 	b := &bench{
-		t: t, dir: t.TempDir(), queueFile: 6000, now: time.UnixMilli(1_800_000_000_000), change: change,
+		t: t, dir: t.TempDir(), room: -1, queueFile: 6000, now: time.UnixMilli(1_800_000_000_000), change: change,
 		deaf: map[string]bool{},
 	}
 	b.open()
@@ -83,7 +106,7 @@ func (b *bench) open() {
 		b.t.Fatal(err)
 	}
 	c := transaction.Config{
-		Store: store, Offsets: b.offsets, StoreHost: host, Interval: interval, Now: b.clock,
+		Store: faulty{store, b}, Offsets: b.offsets, StoreHost: host, Interval: interval, Now: b.clock,
 		HasTopic:    func(name []byte) bool { return !b.deaf[string(name)] },
 		GiveUpTopic: func() error { return b.failed },
 		Producer:    b.producer,
@@ -603,6 +626,65 @@ func TestLaggard(t *testing.T) {
 	v, _ := record.Parse(checks[0].Record)
 	if property(v, "TRANSACTION_CHECK_TIMES") != "1" {
 		t.Errorf("the move was counted: %s", v.Properties())
+	}
+}
+
+// A disk that is full between any two records delays things, and neither loses nor doubles them.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	one := b.half("one")
+	one.Commit = true
+	b.room = 0
+	if err := b.service.End(&one); !errors.Is(err, storage.ErrDiskFull) {
+		t.Fatalf("commit on a full disk: %v", err)
+	}
+	b.room = 1 // the commit, not its op record
+	b.end(one, true)
+	b.end(one, true)
+	b.delivered("one")
+	if next := b.after(7 * time.Second); next.IsZero() {
+		t.Error("nobody comes back for the op record")
+	}
+	b.room = -1
+	b.after(time.Second)
+	if ops := b.messages(protocol.OpHalfTopic, 0); len(ops) != 1 || string(ops[0].Body()) != "0," {
+		t.Errorf("%d op records", len(ops))
+	}
+
+	b.half("two")
+	b.half("three")
+	b.room = 0
+	b.after(7 * time.Second)
+	b.room = 1 // the copy of one of them, not the op record
+	b.after(2 * time.Second)
+	if n := len(b.checks()); n != 0 {
+		t.Fatalf("%d checks without a trace of them in the store", n)
+	}
+	b.room = -1
+	for range 4 {
+		b.after(interval)
+	}
+	bodies := map[string]int{}
+	for _, c := range b.checks() {
+		v, _ := record.Parse(c.Record)
+		bodies[string(v.Body())]++
+		b.answer(c, true)
+	}
+	if bodies["two"] == 0 || bodies["three"] == 0 || bodies["one"] != 0 {
+		t.Errorf("checked %v", bodies)
+	}
+	b.again(true)
+	b.after(interval)
+	if n := len(b.checks()); n != 0 {
+		t.Errorf("%d checks after all was ended", n)
+	}
+	got := map[string]int{}
+	for _, v := range b.messages("T", 3) {
+		got[string(v.Body())]++
+	}
+	if diff := cmp.Diff(map[string]int{"one": 1, "two": 1, "three": 1}, got); diff != "" {
+		t.Errorf("delivered (-want +got):\n%s", diff)
 	}
 }
 

@@ -63,7 +63,7 @@ func unpack(t *testing.T, archive, dir string) {
 // those that were ended are not asked about, and its op records hold several offsets each.
 func TestStoreOfRocketMQ(t *testing.T) {
 	t.Parallel()
-	b := &bench{t: t, dir: t.TempDir(), queueFile: 4000, now: time.UnixMilli(1_795_977_620_000)}
+	b := &bench{t: t, dir: t.TempDir(), room: -1, queueFile: 4000, now: time.UnixMilli(1_795_977_620_000)}
 	unpack(t, "../../storage/testdata/vectors/transaction.tar.gz", b.dir)
 	b.open()
 	t.Cleanup(b.close)
