@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,12 +17,13 @@ type produceFlags struct {
 	perfFlags
 	set                         workload.Produce
 	threads, timeoutMS, burstUS int
-	rate                        string
+	rate, size                  string
 }
 
 func (a *app) newProduceFlags(cmd *cobra.Command) *produceFlags {
 	f := &produceFlags{set: workload.DefaultProduce(), timeoutMS: 3000, rate: "0"}
 	set := &f.set
+	f.size = strconv.Itoa(set.Size)
 	a.perfCommonFlags(cmd, &f.perfFlags, &set.BrokerPID)
 	fl := cmd.Flags()
 	fl.StringVarP(&set.Topic, "topic", "t", set.Topic, "topic")
@@ -39,7 +41,19 @@ func (a *app) newProduceFlags(cmd *cobra.Command) *produceFlags {
 	fl.IntVar(&f.burstUS, "burst-us", 0,
 		"with --rate: messages of a connection come due together, once in so many microseconds; "+
 			"0: each by itself")
-	fl.IntVarP(&set.Size, "size", "s", set.Size, "bytes of each body")
+	fl.StringVarP(&f.size, "size", "s", f.size, "bytes of each body: 1024; 100-2000, each as often; "+
+		"exp:500, exponential by its mean; 100:70,4096:30, sizes and weights")
+	fl.StringVar(&set.Bodies, "bodies", "", "file with a body on each line, taken in turn")
+	fl.Float64Var(&set.Compressible, "compressible", set.Compressible,
+		"share of a body that repeats itself, 0 to 1; the rest is random")
+	fl.StringVar(&set.Compress, "compress", "", "send bodies compressed: zlib, lz4 or zstd; "+
+		"compressed once, before the run")
+	fl.IntVar(&set.CompressLevel, "compress-level", set.CompressLevel, "level of the codec, 0 to 22")
+	fl.IntVar(&set.CompressOver, "compress-over", set.CompressOver,
+		"bytes: smaller bodies go as they are")
+	fl.StringArrayVar(&set.Properties, "property", nil,
+		"user property of each message as name=value; may be repeated")
+	fl.IntVar(&set.DelayLevel, "delay-level", 0, "delay level of each message, 1 to 18; 0: none")
 	fl.IntVarP(&set.Batch, "batch", "b", set.Batch, "messages in a request")
 	fl.IntVarP(&set.Tags, "tags", "l", set.Tags, "distinct tags; 0: none")
 	fl.BoolVarP(&set.Keys, "keys", "k", set.Keys, "give each message a key")
@@ -65,6 +79,9 @@ func (f *produceFlags) settings(
 	if set.Rate, set.Steps, err = workload.ParseRate(f.rate); err != nil {
 		return set, misuse{fmt.Errorf("--rate: %w", err)}
 	}
+	if set.Size, err = strconv.Atoi(f.size); err != nil {
+		set.Size, set.Sizes = f.set.Size, f.size
+	}
 	set.NameServers = f.servers()
 	set.Timeout = millis(f.timeoutMS)
 	set.Burst = workload.Duration(time.Duration(f.burstUS) * time.Microsecond)
@@ -89,6 +106,7 @@ func (a *app) perfProduceCommand() *cobra.Command {
 		Example: "  skylark perf produce --topic demo --duration 10s\n" +
 			"  skylark perf produce --topic demo --rate 10000 --size 1024 --warmup 10s --duration 60s\n" +
 			"  skylark perf produce --topic demo --rate 1000:10s,5000:10s,20000:10s\n" +
+			"  skylark perf produce --topic demo --size 100:70,4096:30 --compress lz4 --compressible 0.6\n" +
 			"  skylark perf produce --topic demo --count 100000 --verify",
 		Args: a.noArgs,
 	}

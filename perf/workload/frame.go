@@ -5,6 +5,7 @@ package workload
 import (
 	"bytes"
 	"encoding/binary"
+	"strconv"
 	"strings"
 
 	"github.com/skylarkmq/skylark/net/protocol"
@@ -23,6 +24,10 @@ const (
 	idPrefix    = 20 // hex digits of an id that one connection keeps
 	idWidth     = 12 // hex digits that number its messages
 	opaqueAtBin = 13 // of the opaque in a frame with a binary header, length field included
+	// sysFlags of compressed messages have three digits, and the plain one is written as 000.
+	sysFlagSample = 777 // and this one has no digit in common with it:
+	sysFlagOther  = 888
+	sysFlagWidth  = 3
 )
 
 // spot is where an entry of a body, or of the header's properties, has its variable parts.
@@ -39,14 +44,17 @@ type template struct {
 	opaqueAt int
 	binary   bool
 	bornAt   int
+	sysAt    int  // of one of the three digits sysFlagSample
 	props    spot // in head
 }
 
 // payload is the encoded body of requests, the same for all queues and tags but for its batch
 // entries' tags.
 type payload struct {
-	bytes []byte
-	spots []spot // one for each message
+	bytes   []byte
+	spots   []spot // one for each message
+	content int    // bytes of the messages' bodies together
+	sysFlag int32  // of compression
 }
 
 // target is one queue that is written to.
@@ -80,6 +88,13 @@ func (m *frameMaker) properties(tag int) []byte {
 	if n := m.cfg.PropertySize; n > 0 {
 		p = record.AppendProperty(p, "load", strings.Repeat("p", n))
 	}
+	for _, own := range m.cfg.Properties {
+		name, value, _ := strings.Cut(own, "=")
+		p = record.AppendProperty(p, name, value)
+	}
+	if m.cfg.DelayLevel > 0 {
+		p = record.AppendProperty(p, "DELAY", strconv.Itoa(m.cfg.DelayLevel))
+	}
 	return p
 }
 
@@ -92,8 +107,8 @@ func appendInt(dst []byte, n int) []byte {
 	return append(dst, byte('0'+n%10))
 }
 
-// head encodes everything of a request but its body, which has bodySize bytes.
-func (m *frameMaker) head(at int, t *target, tag, bodySize int) template {
+// head encodes everything of a request but its body.
+func (m *frameMaker) head(at int, t *target, tag int) template {
 	batch := m.cfg.Batch > 1
 	code := remoting.SendMessageV2
 	var props []byte
@@ -116,10 +131,27 @@ func (m *frameMaker) head(at int, t *target, tag, bodySize int) template {
 	if m.cfg.Binary {
 		rh.Serialize = remoting.Binary
 	}
-	e := remoting.Begin(nil, rh)
-	h.AppendFields(&e)
-	head := e.EndRegions(bodySize)
+	encode := func(sysFlag int32) []byte {
+		h.SysFlag = sysFlag
+		e := remoting.Begin(nil, rh)
+		h.AppendFields(&e)
+		return e.EndRegions(0)
+	}
+	sysAt := -1
+	var head []byte
+	if m.cfg.Compress != "" {
+		head = encode(sysFlagSample)
+		for i, c := range encode(sysFlagOther) {
+			if c != head[i] {
+				sysAt = i
+				break
+			}
+		}
+	} else {
+		head = encode(0)
+	}
 	return template{
+		sysAt:  sysAt,
 		target: at, head: head, binary: m.cfg.Binary,
 		opaqueAt: opaqueIn(head, m.cfg.Binary),
 		bornAt:   bytes.Index(head, appendInt(nil, bornSample)),
@@ -146,24 +178,27 @@ func lastDigits(b []byte, sample string) int {
 	return i + len(sample) - idWidth
 }
 
-// payload encodes the body of a request.
-func (m *frameMaker) payload() payload {
-	filler := bytes.Repeat([]byte("skylark perf filler "), m.cfg.Size/20+1)[:m.cfg.Size]
+// payload encodes the body of a request whose messages have these bodies, one after the other.
+func (m *frameMaker) payload(bodies []rawBody) payload {
 	if m.cfg.Batch == 1 {
-		return payload{bytes: filler, spots: []spot{{id: -1, key: -1, body: 0}}}
+		b := bodies[0]
+		return payload{
+			bytes: b.bytes, spots: []spot{{id: -1, key: -1, body: 0}}, content: len(b.bytes),
+			sysFlag: b.sysFlag,
+		}
 	}
 	var p payload
-	for i := range m.cfg.Batch {
+	for i, body := range bodies {
 		tag := -1
 		if m.cfg.Tags > 0 {
 			tag = i % m.cfg.Tags
 		}
 		at := len(p.bytes)
-		p.bytes = record.AppendBatchEntry(p.bytes, 0, filler, m.properties(tag))
+		p.bytes = record.AppendBatchEntry(p.bytes, 0, body.bytes, m.properties(tag))
 		entry := p.bytes[at:]
 		s := spot{
 			id: lastDigits(entry, m.sampleID()), key: lastDigits(entry, m.sampleKey()),
-			body: bytes.Index(entry, filler),
+			body: bytes.Index(entry, body.bytes),
 		}
 		for _, v := range []*int{&s.id, &s.key, &s.body} {
 			if *v >= 0 {
@@ -171,8 +206,22 @@ func (m *frameMaker) payload() payload {
 			}
 		}
 		p.spots = append(p.spots, s)
+		p.content += len(body.bytes)
 	}
 	return p
+}
+
+// payloads encodes the bodies of requests, which take them in turn.
+func (m *frameMaker) payloads(bodies []rawBody) []payload {
+	list := make([]payload, len(bodies))
+	for i := range list {
+		batch := make([]rawBody, m.cfg.Batch)
+		for j := range batch {
+			batch[j] = bodies[(i*m.cfg.Batch+j)%len(bodies)]
+		}
+		list[i] = m.payload(batch)
+	}
+	return list
 }
 
 // patch is what differs from one request to the next.
@@ -194,7 +243,11 @@ func appendFrame(dst []byte, t *template, body *payload, p *patch) []byte {
 	} else {
 		putDecimal(head[t.opaqueAt:t.opaqueAt+opaqueWidth], int64(p.opaque))
 	}
+	binary.BigEndian.PutUint32(head, uint32(len(t.head)-4+len(body.bytes)))
 	copy(head[t.bornAt:], p.bornMS[:])
+	if t.sysAt >= 0 {
+		putDecimal(head[t.sysAt:t.sysAt+sysFlagWidth], int64(body.sysFlag))
+	}
 	if t.props.id >= 0 {
 		putHex(head[t.props.id:], p.id)
 	}
@@ -212,12 +265,12 @@ func appendFrame(dst []byte, t *template, body *payload, p *patch) []byte {
 }
 
 func patchBody(b []byte, body *payload, p *patch) {
-	size := len(b)
-	if len(body.spots) > 1 {
-		size = bodySize(body)
-	}
 	for i := range body.spots {
 		s := &body.spots[i]
+		size := len(b)
+		if len(body.spots) > 1 {
+			size = int(binary.BigEndian.Uint32(b[s.body-4:])) // as the batch entry states it
+		}
 		if s.id >= 0 {
 			putHex(b[s.id:], p.id+uint64(i))
 		}
@@ -229,11 +282,6 @@ func patchBody(b []byte, body *payload, p *patch) {
 			p.stamp.Number++
 		}
 	}
-}
-
-// bodySize returns the length that the first batch entry states for its message body.
-func bodySize(body *payload) int {
-	return int(binary.BigEndian.Uint32(body.bytes[body.spots[0].body-4:]))
 }
 
 // putDecimal fills dst with the digits of n, leading zeros included.

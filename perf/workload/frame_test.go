@@ -39,12 +39,16 @@ func checkFrames(t *testing.T, binaryForm bool, batch int, verify bool) {
 	cfg.Topic, cfg.Size, cfg.Batch, cfg.Binary = "load", 100, batch, binaryForm
 	cfg.Keys, cfg.Tags, cfg.PropertySize = true, 2, 50
 	m := &frameMaker{cfg: &cfg, prefix: testPrefix}
-	body := m.payload()
+	bodies, err := makeBodies(&cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := m.payloads(bodies)[0]
 	tag := 1
 	if batch > 1 {
 		tag = -1
 	}
-	tpl := m.head(0, &target{topic: "load", broker: "b", queue: 7}, tag, len(body.bytes))
+	tpl := m.head(0, &target{topic: "load", broker: "b", queue: 7}, tag)
 	var buf []byte
 	for n := range uint64(3) {
 		p := patch{opaque: opaqueBase + int32(n)*77, id: 0xABC000 + n*16}
@@ -124,8 +128,12 @@ func TestAllocsFrame(t *testing.T) {
 	cfg := DefaultProduce()
 	cfg.Size, cfg.Keys = 1024, true
 	m := &frameMaker{cfg: &cfg, prefix: testPrefix}
-	body := m.payload()
-	tpl := m.head(0, &target{topic: "t", broker: "b"}, -1, len(body.bytes))
+	bodies, err := makeBodies(&cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := m.payloads(bodies)[0]
+	tpl := m.head(0, &target{topic: "t", broker: "b"}, -1)
 	buf := make([]byte, 0, 4096)
 	stamp := measure.Stamp{}
 	got := testing.AllocsPerRun(100, func() {
@@ -222,7 +230,7 @@ func (d *dribble) Read(p []byte) (int, error) {
 func TestAllocsSend(t *testing.T) {
 	cfg := DefaultProduce()
 	p := &producer{cfg: &cfg, timing: &timing{clock: measure.NewClock()}, tags: 1}
-	p.body = (&frameMaker{cfg: &cfg, prefix: testPrefix}).payload()
+	p.bodies = (&frameMaker{cfg: &cfg, prefix: testPrefix}).payloads([]rawBody{{bytes: make([]byte, 100)}})
 	p.gate.Set(measure.Measuring)
 	s := newSender(p, 0, []target{{topic: "load", broker: "b", queue: 7}}, testPrefix)
 	s.group = &group{run: p, rec: measure.NewRecorder(&p.gate)}

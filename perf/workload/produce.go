@@ -130,7 +130,18 @@ func (p *producer) connectAll(ctx context.Context, targets []target) ([]*group, 
 		binary.BigEndian.PutUint16(prefix[8:], binary.BigEndian.Uint16(prefix[8:])+1)
 		return strings.ToUpper(hex.EncodeToString(prefix[:]))
 	}
-	p.body = (&frameMaker{cfg: p.cfg, prefix: text()}).payload()
+	bodies, err := makeBodies(p.cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.bodies = (&frameMaker{cfg: p.cfg, prefix: text()}).payloads(bodies)
+	for i := range p.bodies {
+		if n := len(p.bodies[i].bytes) + headMost + p.cfg.PropertySize; n > frameMax {
+			return nil, fmt.Errorf("workload: %w: %d messages make a request of %d bytes; a frame has 16 MiB",
+				ErrSettings, p.cfg.Batch, n)
+		}
+	}
+	p.cfg.Connections = max(p.cfg.Connections, len(addrs)) // one for each broker at least
 	senders := make([]*sender, p.cfg.Connections)
 	for i := range senders {
 		senders[i] = newSender(p, i, byAddr[addrs[i%len(addrs)]], text())

@@ -31,12 +31,13 @@ var (
 
 // slot remembers one request without an answer.
 type slot struct {
-	from   int64   // the moment latency counts from
-	sent   int64   // the moment it was handed to the socket
-	stream *stream // nil unless numbered
-	number uint64  // of the first message, when numbered
-	tries  int32   // how often it was sent before
-	busy   bool
+	from    int64   // the moment latency counts from
+	sent    int64   // the moment it was handed to the socket
+	stream  *stream // nil unless numbered
+	number  uint64  // of the first message, when numbered
+	content int32   // bytes of its messages' bodies
+	tries   int32   // how often it was sent before
+	busy    bool
 }
 
 // resend is a numbered request that is to be sent again.
@@ -56,7 +57,7 @@ type producer struct {
 	failed  []error // of groups; read once done is closed
 	done    chan struct{}
 	streams streams
-	body    payload
+	bodies  []payload
 	tags    int // templates for each target
 
 	stopped atomic.Bool  // set once: send nothing new
@@ -100,6 +101,7 @@ type sender struct {
 	queued bool     // in the group's heap of due moments
 	place  uint32   // next slot to try
 	turn   int      // next template
+	body   int      // next of the run's bodies
 	id     uint64
 	stamp  measure.Stamp // scratch
 	bornAt int64         // moment of born
@@ -112,10 +114,8 @@ func newSender(p *producer, index int, targets []target, prefix string) *sender 
 		room: p.cfg.InFlight, redial: redialFirst,
 	}
 	m := frameMaker{cfg: p.cfg, prefix: prefix}
-	if p.body.bytes == nil {
-		panic("workload: newSender before the payload")
-	}
-	s.bodyOf(&m)
+	s.makeTemplates(&m)
+	s.body = index * len(p.bodies) / max(p.cfg.Connections, 1)
 	size := slotsMin
 	if p.cfg.paced() {
 		s.room = min(max(slotsAll/p.cfg.Connections, p.cfg.InFlight), slotsOpen)
@@ -128,15 +128,14 @@ func newSender(p *producer, index int, targets []target, prefix string) *sender 
 	return s
 }
 
-// bodyOf encodes a template for each queue and tag.
-func (s *sender) bodyOf(m *frameMaker) {
+// makeTemplates encodes a template for each queue and tag.
+func (s *sender) makeTemplates(m *frameMaker) {
 	for i := range s.targets {
 		for tag := range s.run.tags {
 			if s.run.cfg.Tags == 0 || s.run.cfg.Batch > 1 {
 				tag = -1
 			}
-			t := m.head(i, &s.targets[i], tag, len(s.run.body.bytes))
-			s.templates = append(s.templates, t)
+			s.templates = append(s.templates, m.head(i, &s.targets[i], tag))
 		}
 	}
 }
@@ -271,8 +270,13 @@ func (s *sender) append(t *template, sl slot, now int64) {
 		}
 		p.stamp = &s.stamp
 	}
-	s.out = appendFrame(s.out, t, &s.run.body, &p)
-	sl.sent, sl.busy = now, true
+	if s.body >= len(s.run.bodies) {
+		s.body = 0
+	}
+	body := &s.run.bodies[s.body]
+	s.body++
+	s.out = appendFrame(s.out, t, body, &p)
+	sl.sent, sl.busy, sl.content = now, true, int32(body.content)
 	s.slots[at] = sl
 	s.inFlight++
 	s.group.waiting++
@@ -343,13 +347,13 @@ func (s *sender) settleLocked(frame []byte, now int64, open bool) error {
 		rec.RefusedLocked(remoting.ResponseCode(a.code).String(), batch)
 	case !s.run.cfg.paced():
 		if open {
-			rec.AnsweredLocked(batch, batch*int64(s.run.cfg.Size), latency)
+			rec.AnsweredLocked(batch, int64(sl.content), latency)
 		}
 	default:
 		// At a fixed rate the figures of a window are of the messages due in it, whenever their
 		// answer comes.
 		if open {
-			rec.CountedLocked(batch, batch*int64(s.run.cfg.Size))
+			rec.CountedLocked(batch, int64(sl.content))
 		}
 		if s.run.window.holds(sl.from) {
 			rec.LatencyLocked(batch, latency)

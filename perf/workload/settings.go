@@ -23,6 +23,7 @@ const (
 	frameMax       = 16 << 20
 	loopsMax       = 1024
 	retriesMax     = 100
+	headMost       = 4 << 10 // bytes of a request's header without properties
 )
 
 // ErrSettings is wrapped by errors that a change of the settings would avoid.
@@ -74,19 +75,32 @@ type Produce struct {
 	Steps []Step `json:"steps,omitempty"`
 	// Burst, at a fixed rate, has the messages of a connection come due together, once in so long.
 	// 0: each by itself, which costs generator and broker a system call for nearly every message.
-	Burst        Duration `json:"burst"`
-	Size         int      `json:"size"`  // bytes of each body
-	Batch        int      `json:"batch"` // messages of a request
-	Tags         int      `json:"tags"`  // distinct tags; 0: none
-	Keys         bool     `json:"keys"`  // a key for each message
-	PropertySize int      `json:"property_size"`
-	Binary       bool     `json:"binary_header"` // ROCKETMQ header form instead of JSON
-	Warmup       Duration `json:"warmup"`
-	Duration     Duration `json:"duration"` // after warm-up; 0: until Count or the context ends
-	Count        int64    `json:"count"`    // messages in all, warm-up included; 0: no limit
-	Timeout      Duration `json:"timeout"`  // for an answer; then the connection is made anew
-	BrokerPID    int      `json:"broker_pid,omitempty"`
-	Verify       bool     `json:"verify"` // number each message, with a checksum
+	Burst Duration `json:"burst"`
+	Size  int      `json:"size"` // bytes of each body, unless Sizes or Bodies says more
+	// Sizes spreads the sizes of bodies; see perf/README.md. Empty: all have Size.
+	Sizes string `json:"sizes,omitempty"`
+	// Bodies names a file with a body on each line, taken in turn.
+	Bodies string `json:"bodies,omitempty"`
+	// Compressible is the share of a body that repeats itself, 0 to 1; the rest is random.
+	Compressible float64 `json:"compressible"`
+	// Compress is how bodies are compressed, once and before the run: zlib, lz4 or zstd; empty: not.
+	Compress      string `json:"compress,omitempty"`
+	CompressLevel int    `json:"compress_level,omitempty"`
+	CompressOver  int    `json:"compress_over,omitempty"` // bytes: smaller bodies go as they are
+	Batch         int    `json:"batch"`                   // messages of a request
+	Tags          int    `json:"tags"`                    // distinct tags; 0: none
+	Keys          bool   `json:"keys"`                    // a key for each message
+	PropertySize  int    `json:"property_size"`
+	// Properties are user properties of each message, as name=value.
+	Properties []string `json:"properties,omitempty"`
+	DelayLevel int      `json:"delay_level,omitempty"` // 1 to 18; 0: no delay
+	Binary     bool     `json:"binary_header"`         // ROCKETMQ header form instead of JSON
+	Warmup     Duration `json:"warmup"`
+	Duration   Duration `json:"duration"` // after warm-up; 0: until Count or the context ends
+	Count      int64    `json:"count"`    // messages in all, warm-up included; 0: no limit
+	Timeout    Duration `json:"timeout"`  // for an answer; then the connection is made anew
+	BrokerPID  int      `json:"broker_pid,omitempty"`
+	Verify     bool     `json:"verify"` // number each message, with a checksum
 	// Retries is how often a numbered message without an answer is sent again. It keeps its number and
 	// its queue, and the moment its latency counts from.
 	Retries int `json:"retries,omitempty"`
@@ -102,7 +116,7 @@ func DefaultProduce() Produce {
 	return Produce{
 		NameServers: []string{"127.0.0.1:9876"}, Topic: "BenchmarkTest", Topics: 1,
 		Group: "benchmark_producer", Connections: 1, InFlight: 64, Size: 128, Batch: 1,
-		Timeout: Duration(3 * time.Second),
+		Timeout: Duration(3 * time.Second), Compressible: 1, CompressLevel: 5, CompressOver: 4096,
 	}
 }
 
@@ -165,21 +179,51 @@ func (p *Produce) check() error {
 	bad(p.Loops < 0 || p.Loops > loopsMax, "loops is %d, want 0 to %d", p.Loops, loopsMax)
 	bad(p.Driver != "" && p.Driver != driverNet && (p.Driver != driverEpoll || !haveEpoll),
 		"driver is %q, want net, or epoll on Linux", p.Driver)
-	bad(p.Size < 1, "size is %d, a message has at least 1 byte", p.Size)
+	bad(p.Size < 1 || p.Size > sizeMax, "size is %d, want 1 to %d bytes", p.Size, sizeMax)
+	p.checkBodies(bad)
 	bad(p.Batch < 1 || p.Batch > batchMax, "batch is %d, want 1 to %d", p.Batch, batchMax)
 	bad((p.Size+p.PropertySize+256)*p.Batch > frameMax,
 		"%d messages of %d bytes do not fit a frame of 16 MiB", p.Batch, p.Size)
 	bad(p.Tags < 0 || p.PropertySize < 0, "tags and property size are not negative")
 	bad(p.PropertySize > 30_000, "property size is %d, at most 30000 fit", p.PropertySize)
 	bad(p.Timeout <= 0, "timeout must be positive")
-	bad(p.Verify && p.Size < measure.StampSize,
-		"verify needs a size of at least %d bytes, not %d", measure.StampSize, p.Size)
 	bad(p.Retries < 0 || p.Retries > retriesMax, "retries is %d, want 0 to %d", p.Retries, retriesMax)
 	bad(p.Retries > 0 && !p.Verify, "retries needs verify")
 	if len(errs) > 0 {
 		return fmt.Errorf("workload: produce: %w: %w", ErrSettings, errors.Join(errs...))
 	}
 	return nil
+}
+
+// checkBodies judges what says how bodies and properties look.
+func (p *Produce) checkBodies(bad func(cond bool, format string, args ...any)) {
+	least := p.Size
+	if p.Sizes != "" {
+		s, err := parseSizes(p.Sizes)
+		bad(err != nil, "sizes: %v", err)
+		least = s.min
+	}
+	bad(p.Verify && p.Bodies == "" && least < measure.StampSize,
+		"verify needs a size of at least %d bytes, not %d", measure.StampSize, least)
+	bad(p.Verify && p.Bodies != "", "verify makes bodies of its own: it cannot go with bodies")
+	bad(p.Bodies != "" && p.Sizes != "", "bodies and sizes do not go together")
+	bad(p.Compressible < 0 || p.Compressible > 1, "compressible is %v, want 0 to 1", p.Compressible)
+	if p.Compress != "" {
+		_, err := codecNamed(p.Compress)
+		bad(err != nil, "compress is %q, want zlib, lz4 or zstd", p.Compress)
+		bad(p.Batch > 1, "compress does not go with batch: brokers refuse compressed batches")
+		bad(p.Verify, "compress does not go with verify: bodies are compressed before the run")
+		bad(p.CompressLevel < 0 || p.CompressLevel > 22, "compress level is %d, want 0 to 22",
+			p.CompressLevel)
+		bad(p.CompressOver < 0, "compress over is negative")
+	}
+	for _, own := range p.Properties {
+		name, value, ok := strings.Cut(own, "=")
+		bad(!ok || name == "" || value == "", "property %q is not name=value", own)
+		bad(strings.ContainsAny(own, "\x01\x02"), "property %q has a separator in it", own)
+	}
+	bad(p.DelayLevel < 0 || p.DelayLevel > 18, "delay level is %d, want 0 to 18", p.DelayLevel)
+	bad(p.DelayLevel > 0 && p.Verify, "verify expects messages at once: it cannot go with a delay level")
 }
 
 func (p *Produce) topics() []string { return topicNames(p.Topic, p.Topics) }
