@@ -62,6 +62,7 @@ type Broker struct {
 	server   *eventloop.Server
 
 	delayed    delayed
+	pops       *pops
 	count      *counters
 	sendShared processor.SendShared
 	pullShared processor.PullShared
@@ -144,7 +145,11 @@ func (b *Broker) open() error {
 		return err
 	}
 	b.wire()
+	if err := b.wirePops(); err != nil {
+		return err
+	}
 	b.delayed.start()
+	b.pops.start(b.delayed.timers != nil)
 	return b.newRegistration()
 }
 
@@ -271,6 +276,7 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	}
 	if b.held != nil {
 		b.held.Close()
+		b.pops.wakeAll()
 	}
 	if b.server != nil {
 		b.awaitFlush(ctx)
@@ -288,6 +294,7 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	if b.transactions != nil {
 		b.transactions.Close()
 	}
+	errs = append(errs, b.pops.close())
 	if b.offsets != nil {
 		errs = append(errs, b.offsets.Close())
 	}

@@ -73,6 +73,15 @@ type Config struct {
 	HoldMaxMS        int64 `key:"pullSuspendMaxMillis" min:"1000"` // ours: cap of a suspend time
 	ServerSideResets bool  `key:"useServerSideResetOffset"`
 
+	// Pop.
+	PopRetryPercent   int    `key:"popFromRetryProbability" min:"0" max:"100"`
+	PopRetryV2        bool   `key:"enableRetryTopicV2"`
+	PopRetryV1Too     bool   `key:"retrieveMessageFromPopRetryTopicV1"`
+	PopActualRetry    bool   `key:"popResponseReturnActualRetryTopic"`
+	PopInitFromMemory bool   `key:"initPopOffsetByCheckMsgInMem"`
+	RequestMode       string `key:"defaultMessageRequestMode" oneof:"PULL,POP"`
+	PopShareQueues    int32  `key:"defaultPopShareQueueNum"`
+
 	// SQL92 filters. filterCacheBytes is ours: memory of expressions that come with pulls.
 	PropertyFilter    bool  `key:"enablePropertyFilter"`
 	FilterRetry       bool  `key:"filterSupportRetry"`
@@ -173,6 +182,8 @@ func Default() Config {
 		TransactionOpMaxSize: 4096, StoreReplies: true,
 		LongPolling: true, ShortPollingMS: 1000, HoldsMax: 100000, HoldMaxMS: 300000,
 		ServerSideResets: true,
+		PopRetryPercent:  20, PopRetryV1Too: true, PopInitFromMemory: true, RequestMode: "PULL",
+		PopShareQueues:   -1,
 		FilterKeepDeadMS: 24 * 3600 * 1000, FilterErrorRate: 20, FilterConsumers: 32,
 		FilterCacheBytes: 8 << 20, FilterMessageSize: 16000,
 		ChannelExpiredMS: 120000, SubscriptionExpiredMS: 600000, NotifyConsumerChange: true,

@@ -115,6 +115,7 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 		return
 	}
 	job := &coldJob{broker: b, ref: c.Ref(), channel: ch, cmd: cmd.Clone()}
+	caller.Answer = job.answerLater
 	if !pool.hand(size, func() { b.work(job, process, caller) }) {
 		h.reply(c, cmd, busyReply())
 	}
@@ -164,13 +165,15 @@ const unreadMax = 1 << 20
 // values, a body takes up to 60 times its size.
 const largeCommand = 64 << 10
 
-// asksOnly are costly codes that change nothing: work for a connection that has gone is in vain.
+// asksOnly are costly codes that change nothing, and pops, whose messages would be out with nobody:
+// work for a connection that has gone is in vain.
 func asksOnly(code int32) bool {
 	switch remoting.RequestCode(code) {
 	case remoting.QueryMessage, remoting.ViewMessageByID, remoting.GetAllTopicConfig,
 		remoting.GetAllSubscriptionGroupConfig, remoting.GetAllConsumerOffset,
 		remoting.GetBrokerConfig, remoting.GetBrokerRuntimeInfo, remoting.GetTopicStatsInfo,
-		remoting.GetConsumeStats, remoting.GetBrokerConsumeStats, remoting.QueryConsumeQueue:
+		remoting.GetConsumeStats, remoting.GetBrokerConsumeStats, remoting.QueryConsumeQueue,
+		remoting.PopMessage, remoting.PeekMessage:
 		return true
 	default:
 		return false
@@ -217,6 +220,17 @@ type coldJob struct {
 	reply   processor.Reply
 }
 
+// answerLater sends an answer that its processor did not have at once.
+func (j *coldJob) answerLater(r processor.Reply) {
+	if j.cmd.IsOneway() {
+		return
+	}
+	later := &coldJob{broker: j.broker, channel: j.channel, ref: j.ref, cmd: j.cmd, reply: r}
+	j.broker.produced.Add(int64(len(r.Body)))
+	j.channel.unread.Add(int64(len(r.Body)))
+	j.ref.Post(later)
+}
+
 // Run writes the answer on the connection's own loop.
 func (j *coldJob) Run(c *eventloop.Conn) {
 	j.broker.produced.Add(-int64(len(j.reply.Body)))
@@ -243,9 +257,8 @@ func writeReply(c *eventloop.Conn, cmd *remoting.Command, r *processor.Reply) {
 // notYet names what a refused code belongs to, so that an operator knows that it is not a mistake.
 func (b *Broker) notYet(code int32) string {
 	switch remoting.RequestCode(code) {
-	case remoting.PopMessage, remoting.AckMessage, remoting.BatchAckMessage, remoting.PeekMessage,
-		remoting.ChangeMessageInvisibleTime, remoting.Notification, remoting.PollingInfo:
-		return ": this broker has no pop consumption yet"
+	case remoting.PopRollback:
+		return ": it belongs to a store of RocksDB, which this broker does not have"
 	default:
 		return ""
 	}

@@ -276,7 +276,7 @@ func TestE2EWhatIsNotThereYetIsRefused(t *testing.T) {
 			t.Errorf("%s: got %v %q, want %v naming %q", c.name, r.Code, r.Remark, c.want, c.says)
 		}
 	}
-	for _, code := range []remoting.RequestCode{remoting.PopMessage, 22, 9999} {
+	for _, code := range []remoting.RequestCode{remoting.PopRollback, 22, 9999} {
 		r := p.call(code, nil, nil)
 		if r.Code != remoting.RequestCodeNotSupported ||
 			!strings.HasPrefix(r.Remark, fmt.Sprintf(" request type %d not supported", code)) {

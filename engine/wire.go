@@ -123,6 +123,7 @@ func (b *Broker) dispatched(ds []storage.Dispatched) {
 	for i := range ds {
 		b.held.Arrived(ds[i].Topic, ds[i].Queue, int64(ds[i].End))
 		b.delayed.arrived(&ds[i])
+		b.pops.arrived(&ds[i])
 	}
 }
 
@@ -170,6 +171,7 @@ func (b *Broker) wire() {
 			b.showHousekeeping(table)
 		},
 		PropertyFilter: b.propertyFilter(),
+		DefaultMode:    protocol.MessageRequestMode(b.cfg.RequestMode), DefaultPopShare: b.cfg.PopShareQueues,
 	})
 	b.sendBacks().Register(b.cold)
 	b.timerRequests().Register(b.cold)
@@ -227,4 +229,5 @@ func (b *Broker) topicDeleted(name string) {
 	b.locks.RemoveTopic(name)
 	b.stats.RemoveTopic(name)
 	b.filters.RemoveTopic(name)
+	b.pops.removeTopic(name)
 }

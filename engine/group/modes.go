@@ -59,6 +59,16 @@ func (m *Modes) All() map[string]map[string]*protocol.MessageRequestModeBody {
 	return maps.Clone(m.table)
 }
 
+// Get returns what was set for a topic and a group.
+func (m *Modes) Get(topic, group string) (protocol.MessageRequestModeBody, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b := m.table[topic][group]; b != nil {
+		return *b, true
+	}
+	return protocol.MessageRequestModeBody{}, false
+}
+
 // Set stores one entry and writes the file before it returns.
 func (m *Modes) Set(b protocol.MessageRequestModeBody) error {
 	m.mu.Lock()

@@ -489,11 +489,56 @@ func TestAssignment(t *testing.T) {
 	b.fails(mode, nil, `{"topic":"None","consumerGroup":"g"}`, remoting.TopicNotExist, "None")
 	b.fails(mode, nil, `{"topic":"T","consumerGroup":"a.b"}`,
 		remoting.SubscriptionGroupNotExist, "a.b")
-	b.fails(mode, nil, `{"topic":"T","consumerGroup":"g","mode":"POP"}`, remoting.SystemError, "POP")
+	b.fails(mode, nil, `{"topic":"T","consumerGroup":"g","mode":"PUSH"}`, remoting.SystemError, "PUSH")
 	b.ok(mode, nil, `{"topic":"T","consumerGroup":"g","mode":"PULL","popShareQueueNum":8}`)
 	want := `{"messageRequestModeMap":{"T":{"g":{"consumerGroup":"g","mode":"PULL",` +
 		`"popShareQueueNum":8,"topic":"T"}}}}`
 	if got := string(b.ok(remoting.GetAllMessageRequestMode, nil, "").Body); got != want {
 		t.Fatal(got)
+	}
+}
+
+// In mode POP a client has all brokers, or its own queues and those of the clients after it.
+func TestPopAssignment(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.createTopic("T")
+	for i := range 4 {
+		online(b, fmt.Sprint("c", i), int32(513+i))
+	}
+	queues := func(client string, share int) string {
+		b.ok(remoting.SetMessageRequestMode, nil, fmt.Sprintf(
+			`{"topic":"T","consumerGroup":"g","mode":"POP","popShareQueueNum":%d}`, share))
+		var body protocol.QueryAssignmentResponse
+		r := b.ok(remoting.QueryAssignment, nil, fmt.Sprintf(`{"clientId":%q,"consumerGroup":"g",
+			"messageModel":"CLUSTERING","strategyName":"AVG","topic":"T"}`, client))
+		if err := protocol.Unmarshal(r.Body, &body); err != nil {
+			t.Fatal(err)
+		}
+		var ids []int
+		for _, a := range body.MessageQueueAssignments {
+			if a.Mode != protocol.RequestModePop {
+				t.Errorf("mode %s", a.Mode)
+			}
+			ids = append(ids, int(a.MessageQueue.QueueID))
+		}
+		slices.Sort(ids)
+		return fmt.Sprint(ids)
+	}
+	for _, step := range []struct {
+		client string
+		share  int
+		want   string
+	}{
+		{"c0", 0, "[-1]"},
+		{"c0", 3, "[-1]"},
+		{"c0", 1, "[0 1]"},
+		{"c3", 1, "[0 3]"},
+		{"c2", 2, "[0 2 3]"},
+		{"stranger", 1, "[]"},
+	} {
+		if got := queues(step.client, step.share); got != step.want {
+			t.Errorf("%+v: got %s", step, got)
+		}
 	}
 }

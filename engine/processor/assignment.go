@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // QUERY_ASSIGNMENT (400), SET_MESSAGE_REQUEST_MODE (401) and GET_ALL_MESSAGE_REQUEST_MODE (402),
-// after RocketMQ's QueryAssignmentProcessor. Left out: pop. Mode POP is refused, and a stored one
-// is answered as PULL.
+// after RocketMQ's QueryAssignmentProcessor. In mode POP a client shares queues with others.
 
 package processor
 
@@ -44,6 +43,7 @@ func (p *Assignments) Query(
 	if !ok {
 		return body, nil
 	}
+	mode := p.modeOf(r.Topic, r.ConsumerGroup)
 	if r.MessageModel != protocol.Broadcasting {
 		clients := slices.Clone(p.Members.ConsumerIDs(r.ConsumerGroup))
 		if len(clients) == 0 {
@@ -54,16 +54,70 @@ func (p *Assignments) Query(
 			return cmp.Or(strings.Compare(a.Topic, b.Topic),
 				strings.Compare(a.BrokerName, b.BrokerName), cmp.Compare(a.QueueID, b.QueueID))
 		})
-		if queues, ok = share(r.StrategyName, queues, clients, r.ClientID); !ok {
+		if mode.Mode == protocol.RequestModePop {
+			queues, ok = sharePop(r.StrategyName, queues, clients, r.ClientID, int(mode.PopShareQueueNum))
+		} else {
+			queues, ok = share(r.StrategyName, queues, clients, r.ClientID)
+		}
+		if !ok {
 			return body, nil
 		}
 	}
 	assigned := make([]protocol.MessageQueueAssignment, len(queues))
 	for i, q := range queues {
-		assigned[i] = protocol.MessageQueueAssignment{MessageQueue: &q, Mode: protocol.RequestModePull}
+		assigned[i] = protocol.MessageQueueAssignment{MessageQueue: &q, Mode: mode.Mode}
 	}
 	body.MessageQueueAssignments = assigned
 	return body, nil
+}
+
+// modeOf is how a group reads a topic: as an administrator set it, else by pull for retry topics and
+// by the broker's default for others.
+func (p *Assignments) modeOf(topic, group string) protocol.MessageRequestModeBody {
+	if set, ok := p.Modes.Get(topic, group); ok {
+		return set
+	}
+	if protocol.IsRetryTopic(topic) || p.DefaultMode != protocol.RequestModePop {
+		return protocol.MessageRequestModeBody{Mode: protocol.RequestModePull}
+	}
+	return protocol.MessageRequestModeBody{Mode: p.DefaultMode, PopShareQueueNum: p.DefaultPopShare}
+}
+
+// sharePop gives one client its part in mode POP (RocketMQ allocate4Pop). With sharing among all, each
+// client has every broker, named by queue -1; else it has its own queues and those of the next clients.
+func sharePop(
+	strategy string, queues []protocol.MessageQueue, clients []string, client string, others int,
+) (part []protocol.MessageQueue, ok bool) {
+	at := slices.Index(clients, client)
+	switch {
+	case strategy != "AVG" && strategy != "AVG_BY_CIRCLE":
+		return nil, false
+	case others <= 0 || others >= len(clients)-1:
+		for _, q := range queues {
+			q.QueueID = -1
+			part = append(part, q)
+		}
+	case at < 0 || len(queues) == 0:
+		return nil, true
+	case len(clients) > len(queues):
+		return []protocol.MessageQueue{queues[at%len(queues)]}, true
+	default:
+		for i := range others + 1 {
+			next, _ := share(strategy, queues, clients, clients[(at+i)%len(clients)])
+			part = append(part, next...)
+		}
+	}
+	return distinctQueues(part), true
+}
+
+// distinctQueues leaves one of each, in order.
+func distinctQueues(queues []protocol.MessageQueue) []protocol.MessageQueue {
+	seen := make(map[protocol.MessageQueue]bool, len(queues))
+	return slices.DeleteFunc(queues, func(q protocol.MessageQueue) bool {
+		was := seen[q]
+		seen[q] = true
+		return was
+	})
 }
 
 // readQueues lists the readable queues of a topic, on every broker if routes are known.
@@ -136,9 +190,9 @@ func (p *Assignments) SetMode(r *protocol.MessageRequestModeBody) error {
 		return remoting.Errorf(remoting.SubscriptionGroupNotExist,
 			"subscription group[%s] not exist", r.ConsumerGroup)
 	}
-	if r.Mode != protocol.RequestModePull {
-		return remoting.Errorf(remoting.SystemError,
-			"message request mode %s is not supported, only %s", r.Mode, protocol.RequestModePull)
+	if r.Mode != protocol.RequestModePull && r.Mode != protocol.RequestModePop {
+		return remoting.Errorf(remoting.SystemError, "message request mode %.20q is neither %s nor %s",
+			r.Mode, protocol.RequestModePull, protocol.RequestModePop)
 	}
 	return p.Modes.Set(*r)
 }

@@ -96,6 +96,10 @@ type Leaves struct {
 	ClientReset bool
 	// MixedMessageType allows topics with message.type=MIXED (enableMixedMessageType).
 	MixedMessageType bool
+	// DefaultMode and DefaultPopShare are how groups read where nothing is set
+	// (defaultMessageRequestMode, defaultPopShareQueueNum).
+	DefaultMode     protocol.MessageRequestMode
+	DefaultPopShare int32
 	// RuntimeInfo adds to or replaces what GET_BROKER_RUNTIME_INFO shows; nil: nothing to add.
 	RuntimeInfo func(table map[string]string)
 	// DelayOffsets gives the positions of the delay levels; nil: there are none.

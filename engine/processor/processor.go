@@ -31,6 +31,9 @@ type Caller struct {
 	Version  int32 // protocol version of the request
 	Language remoting.Language
 	Listener int // 0 main port, 1 fast port
+
+	// Answer answers a request whose processor returned a Silent reply, once, from any goroutine.
+	Answer func(r Reply)
 }
 
 // Reply is the answer of a cold processor. The zero value is SUCCESS without a header.

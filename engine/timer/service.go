@@ -103,6 +103,7 @@ type Service struct {
 	pending atomic.Int64 // messages in the wheel
 	behind  atomic.Int64 // messages of the topic that are not filed yet
 	tickMS  atomic.Int64 // start of the tick that is being delivered
+	doneMS  atomic.Int64 // what was due then is delivered
 
 	// Guards what follows.
 	mu     sync.Mutex
@@ -188,6 +189,7 @@ func (s *Service) Step(now time.Time) (nextMS int64) {
 			break
 		}
 		if nextMS = next; !came && did == idle {
+			s.doneMS.Store(ms)
 			break
 		}
 		ms = max(ms, s.cfg.Now().UnixMilli())
@@ -221,6 +223,10 @@ func (s *Service) Behind() int64 { return s.behind.Load() }
 // TickMS is the start of the tick that is being delivered, in milliseconds; while nothing waits it
 // stands still.
 func (s *Service) TickMS() int64 { return s.tickMS.Load() }
+
+// DoneMS is a time, in milliseconds: all messages that were due then are delivered. It stands still
+// while nothing is due; Wake brings it up to now.
+func (s *Service) DoneMS() int64 { return s.doneMS.Load() }
 
 // Checkpoint is the body of GET_TIMER_CHECK_POINT.
 func (s *Service) Checkpoint() []byte {
