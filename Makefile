@@ -25,11 +25,12 @@ WORKLOAD ?= ingest-small
 ROUNDS   ?= 2
 DURATION ?= 20s
 WARMUP   ?= 20s
+CLIENTFLAGS ?=
 PEERFLAGS ?= -idle 10m -clients 10000
 QUICK    ?=
 
 .PHONY: help build run fmt fmt-check vet lint tidy-check check test race invariants crash fuzz \
-	interop e2e bench bench-compare perf perf-peer flame clean
+	interop e2e bench bench-compare perf perf-peer perf-client flame clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +103,9 @@ perf: build ## one named load, WORKLOAD=name, with its results folder
 perf-peer: build ## beside Apache RocketMQ 5.5.0; ROUNDS=5 to commit, QUICK=1 in 3 minutes
 	go run ./perf/peer -skylark bin/skylark $(if $(QUICK),-quick,\
 		-rounds $(ROUNDS) -duration $(DURATION) -warmup $(WARMUP) $(PEERFLAGS))
+
+perf-client: build ## our client beside rocketmq-client-go/v2, alternating, with its results folder
+	go run ./perf/clientpeer -skylark bin/skylark $(CLIENTFLAGS)
 
 flame: build ## one load, WORKLOAD=name, with a flame graph in flamegraphs/
 	go run ./perf/peer -skylark bin/skylark -only skylark -workload '$(WORKLOAD)' -profile flamegraphs \

@@ -88,6 +88,9 @@ var imports = map[string][]string{
 	"perf/flame":      nil,
 	"perf/peer":       {"engine/interop/...", "perf/flame", "perf/measure", "perf/report"}, // shares the download of Apache RocketMQ
 
+	"perf/clientpeer":      {"client"},
+	"perf/clientpeer/ours": {"client"}, // its twin, theirs, is a module of its own
+
 	"engine/interop":        nil, // its tests are checked with the other tests: they import what they test
 	"engine/interop/apache": nil,
 	"cmd/skylark":           {"engine/...", "nameserver/...", "client/...", "perf/...", "storage/...", "net/..."},

@@ -321,6 +321,9 @@ func (l *pipeline) settle(op *sendOp) {
 // deliver tells each message of an op where it is.
 func (l *pipeline) deliver(op *sendOp) {
 	p := l.producer
+	for i := range op.entries {
+		op.entries[i].watch.answered(op)
+	}
 	if !op.batch {
 		p.conclude(&op.entries[0], op.result(), nil)
 	} else {

@@ -31,42 +31,73 @@ type group struct {
 // not compressed.
 func (p *Producer) SendBatch(ctx context.Context, ms ...*Message) ([]SendResult, []error) {
 	b := &batchSend{
-		producer: p, ctx: ctx, messages: append([]*Message(nil), ms...),
-		watches: make([]*watched, len(ms)),
+		producer: p, ctx: ctx, messages: ms,
 		results: make([]SendResult, len(ms)), errs: make([]error, len(ms)),
 	}
-	groups := map[group][]int{}
-	var order []group
-	for i, m := range ms {
-		if b.errs[i] = p.checkInBatch(m); b.errs[i] != nil {
-			continue
-		}
-		b.messages[i], b.watches[i] = p.watch(ctx, m)
-		g := group{topic: m.Topic, key: m.OrderingKey}
-		if m.Queue != nil {
-			g = group{topic: m.Topic, queue: *m.Queue}
-		}
-		if groups[g] == nil {
-			order = append(order, g)
-		}
-		groups[g] = append(groups[g], i)
+	if p.client.cfg.hooks.watchesSends() || p.tracer != nil {
+		b.messages, b.watches = append([]*Message(nil), ms...), make([]*watched, len(ms))
 	}
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, batchesAtOnce)
-	for _, g := range order {
-		slots <- struct{}{}
-		wg.Go(func() {
-			b.sendGroup(groups[g])
-			<-slots
-		})
+	groups := b.groups()
+	if len(groups) == 1 {
+		b.sendGroup(groups[0])
+	} else {
+		var wg sync.WaitGroup
+		slots := make(chan struct{}, batchesAtOnce)
+		for _, indexes := range groups {
+			slots <- struct{}{}
+			wg.Go(func() {
+				b.sendGroup(indexes)
+				<-slots
+			})
+		}
+		wg.Wait()
 	}
-	wg.Wait()
 	for i, w := range b.watches {
 		if w != nil {
 			p.unwatch(w, b.results[i], b.errs[i])
 		}
 	}
 	return b.results, b.errs
+}
+
+// groups sorts the valid messages by where they must go. Most calls have one group, for which there
+// is no map.
+func (b *batchSend) groups() [][]int {
+	var lists [][]int
+	var first group
+	var known map[group]int
+	for i, m := range b.messages {
+		if b.errs[i] = b.producer.checkInBatch(m); b.errs[i] != nil {
+			continue
+		}
+		g := group{topic: m.Topic, key: m.OrderingKey}
+		if m.Queue != nil {
+			g = group{topic: m.Topic, queue: *m.Queue}
+		}
+		if b.watches != nil {
+			b.messages[i], b.watches[i] = b.producer.watch(b.ctx, m)
+		}
+		switch {
+		case lists == nil:
+			first = g
+			lists = append(lists, make([]int, 0, len(b.messages)-i))
+			lists[0] = append(lists[0], i)
+			continue
+		case g == first:
+			lists[0] = append(lists[0], i)
+			continue
+		case known == nil:
+			known = map[group]int{}
+		}
+		at, ok := known[g]
+		if !ok {
+			at = len(lists)
+			known[g] = at
+			lists = append(lists, nil)
+		}
+		lists[at] = append(lists[at], i)
+	}
+	return lists
 }
 
 func (p *Producer) checkInBatch(m *Message) error {
@@ -85,89 +116,108 @@ type batchSend struct {
 	producer *Producer
 	ctx      context.Context
 	messages []*Message
-	watches  []*watched
+	watches  []*watched // nil: nobody watches
 	results  []SendResult
 	errs     []error
+}
+
+// chunk is what of a group goes into one request.
+type chunk struct {
+	op      *sendOp
+	members []int
 }
 
 // sendGroup sends the messages with the given indexes, one request after the other.
 func (b *batchSend) sendGroup(indexes []int) {
 	p := b.producer
-	var body, props, ids []byte
-	var members []int
-	flush := func() {
-		switch len(members) {
-		case 0:
-			return
-		case 1:
-			i := members[0]
-			b.results[i], b.errs[i] = p.sendAlone(b.ctx, b.messages[i], nil)
-		default:
-			b.sendChunk(body, ids, members)
-		}
-		body, ids, members = body[:0], ids[:0], members[:0]
+	t, err := p.topicOf(b.messages[indexes[0]].Topic)
+	if err != nil {
+		b.fail(indexes, err)
+		return
 	}
+	if err := p.buffer.enter(); err != nil {
+		b.fail(indexes, err)
+		return
+	}
+	defer p.buffer.leave()
+	c := chunk{op: p.newBatch(t)}
+	defer func() { p.recycle(c.op) }()
+	var idRoom [64]byte
+	var room [256]byte
+	props := room[:0]
 	for _, i := range indexes {
 		m := b.messages[i]
-		at := len(ids)
-		ids = p.client.ids.Append(ids)
-		var err error
-		if props, err = p.appendProperties(props[:0], m, ids[at:], nil); err != nil {
+		op := c.op
+		id := p.client.ids.Append(idRoom[:0])
+		if props, err = p.appendProperties(props[:0], m, id, nil); err != nil {
 			b.errs[i] = err
-			ids = ids[:at]
+			props = room[:0]
 			continue
 		}
 		size := record.BatchEntrySize(m.Body, props)
 		if m.timed() || size > batchTarget {
-			ids = ids[:at]
-			flush()
-			b.results[i], b.errs[i] = p.sendAlone(b.ctx, m, nil)
+			b.sendChunk(t, &c)
+			b.results[i], b.errs[i] = p.sendAlone(b.ctx, m, nil, b.watch(i))
 			continue
 		}
-		if len(body)+size > batchTarget {
-			id := append([]byte(nil), ids[at:]...)
-			ids = ids[:at]
-			flush()
-			ids = append(ids, id...)
+		if len(op.body)+size > batchTarget {
+			b.sendChunk(t, &c)
+			op = c.op
 		}
-		body = record.AppendBatchEntry(body, 0, m.Body, props)
-		members = append(members, i)
+		op.ids = append(op.ids, id...)
+		op.body = record.AppendBatchEntry(op.body, 0, m.Body, props)
+		c.members = append(c.members, i)
 	}
-	flush()
+	b.sendChunk(t, &c)
 }
 
-// sendChunk sends one batch and spreads its outcome over its messages.
-func (b *batchSend) sendChunk(body, ids []byte, members []int) {
-	p := b.producer
-	fail := func(err error) {
-		for _, i := range members {
-			b.errs[i] = err
+func (b *batchSend) watch(i int) *watched {
+	if b.watches == nil {
+		return nil
+	}
+	return b.watches[i]
+}
+
+// newBatch begins an op for a batch.
+func (p *Producer) newBatch(t *topicSend) *sendOp {
+	op, _ := p.batches.Get().(*sendOp)
+	if op == nil {
+		op = &sendOp{ready: make(chan struct{}, 1)}
+	}
+	p.begin(op, t)
+	op.batch, op.code, op.header.Batch = true, remoting.SendBatchMessage, true
+	return op
+}
+
+func (b *batchSend) fail(indexes []int, err error) {
+	for _, i := range indexes {
+		b.errs[i] = err
+	}
+}
+
+// sendChunk sends what was gathered, spreads the outcome over its messages and begins anew.
+func (b *batchSend) sendChunk(t *topicSend, c *chunk) {
+	p, op := b.producer, c.op
+	switch len(c.members) {
+	case 0:
+		return
+	case 1:
+		i := c.members[0]
+		b.results[i], b.errs[i] = p.sendAlone(b.ctx, b.messages[i], nil, b.watch(i)) // it may be compressed
+	default:
+		op.batchProperties()
+		if first := b.messages[c.members[0]]; !p.free(first) {
+			op.message, op.once = first, true
+		}
+		if err := p.sendUntil(b.ctx, op); err != nil {
+			b.fail(c.members, err)
+		} else {
+			op.results(len(c.members), func(i int, r SendResult) {
+				b.results[c.members[i]] = r
+				b.watch(c.members[i]).answered(op)
+			})
 		}
 	}
-	if err := p.buffer.enter(); err != nil {
-		fail(err)
-		return
-	}
-	defer p.buffer.leave()
-	first := b.messages[members[0]]
-	t, err := p.topicOf(first.Topic)
-	if err != nil {
-		fail(err)
-		return
-	}
-	op := p.newOp(t)
-	op.code, op.header.Batch = remoting.SendBatchMessage, true
-	op.body, op.ids = body, append(op.ids[:0], ids...)
-	op.props = record.AppendProperty(op.props[:0], propUniqueID, p.client.ids.Append(nil))
-	op.props = record.AppendProperty(op.props, propWait, "true")
-	op.header.Properties = op.props
-	if !p.free(first) {
-		op.message, op.once = first, true
-	}
-	if _, err := p.send(b.ctx, op); err != nil {
-		fail(err)
-	} else {
-		op.results(len(members), func(i int, r SendResult) { b.results[members[i]] = r })
-	}
+	c.op, c.members = p.newBatch(t), c.members[:0]
 	p.recycle(op)
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skylarkmq/skylark/net/invoke"
@@ -33,6 +34,7 @@ type Client struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	beat    chan struct{} // capacity 1: send heartbeats soon
+	tracers atomic.Int32  // made so far
 
 	// Guards what follows. Never held across I/O or a callback.
 	mu      sync.Mutex

@@ -102,6 +102,9 @@ func (d *decoder) fill(m *Received, v record.View, offsetDelta int64, body []byt
 		if !ok {
 			break
 		}
+		if string(name) == propCorrelation {
+			m.asked = questionOf(v.Properties())
+		}
 		d.property(m, name, value)
 		props = rest
 	}

@@ -137,13 +137,7 @@ func (l *lingering) openLocked(queue *Queue) *sendOp {
 }
 
 func (l *lingering) beginLocked(queue *Queue, epoch uint64) *sendOp {
-	p := l.producer
-	op, _ := p.batches.Get().(*sendOp)
-	if op == nil {
-		op = &sendOp{ready: make(chan struct{}, 1)}
-	}
-	p.begin(op, l.topic)
-	op.batch, op.code, op.header.Batch = true, remoting.SendBatchMessage, true
+	op := l.producer.newBatch(l.topic)
 	op.epoch, op.opened = epoch, op.started
 	if cap(op.body) < l.last {
 		op.body = make([]byte, 0, l.last+l.last/8)
@@ -204,7 +198,6 @@ func (l *lingering) launchLocked() {
 // prepareBatch renders the properties of the request. A batch of one goes as a plain message, which
 // topics take that refuse batches.
 func (op *sendOp) prepareBatch() {
-	p := op.producer
 	if len(op.entries) == 1 {
 		r := record.NewBatchReader(op.body)
 		if _, body, props, ok := r.Next(); ok {
@@ -213,7 +206,14 @@ func (op *sendOp) prepareBatch() {
 			return
 		}
 	}
-	op.props = record.AppendProperty(op.props[:0], propUniqueID, p.client.ids.Append(nil))
+	op.batchProperties()
+}
+
+// batchProperties renders the properties of a batch's request.
+func (op *sendOp) batchProperties() {
+	var room [64]byte
+	id := op.producer.client.ids.Append(room[:0])
+	op.props = record.AppendProperty(op.props[:0], propUniqueID, id)
 	op.props = record.AppendProperty(op.props, propWait, "true")
 	op.header.Properties = op.props
 }

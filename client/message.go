@@ -54,6 +54,8 @@ type Received struct {
 	Offset              int64 // in the queue
 	Attempt             int
 	BornAt, StoredAt    time.Time
+
+	asked *question // a request that wants a reply; nil: none
 }
 
 // Property names that this package writes or reads itself.
@@ -260,6 +262,8 @@ func receive(v record.View, source Queue, offsetDelta int64, body []byte) *Recei
 			m.OrderingKey = string(value)
 		case propUniqueID:
 			m.ID = string(value)
+		case propCorrelation:
+			m.asked = questionOf(v.Properties())
 		case propRetryTopic:
 			if strings.HasPrefix(m.Topic, protocol.RetryPrefix) {
 				m.Topic = string(value)

@@ -43,7 +43,8 @@ func unwrapName(namespace, name string) string {
 }
 
 func belongsToSystem(name string) bool {
-	return protocol.IsSystemTopic(name) || protocol.IsSystemGroup(name)
+	return protocol.IsSystemTopic(name) || protocol.IsSystemGroup(name) ||
+		strings.HasSuffix(name, protocol.ReplyTopicSuffix)
 }
 
 // cutGroupPrefix takes the prefix of a retry or dead-letter topic off.

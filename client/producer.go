@@ -149,6 +149,7 @@ type Producer struct {
 	defaultTopic []byte
 	cfg          producerConfig
 	compressor   *compressor
+	tracer       *tracer     // nil: no trace
 	faults       *faultTable // nil: slow brokers are not avoided
 	buffer       *buffer
 	async        *pipeline
@@ -161,6 +162,10 @@ type Producer struct {
 	ops     sync.Pool     // of *sendOp for one message
 	batches sync.Pool     // of *sendOp for batches
 	waits   sync.Pool     // of *waiting
+
+	announced sync.Map   // topics whose brokers know this client as a requester
+	replyMu   sync.Mutex // guards replies
+	replies   map[string]chan *Received
 
 	closing sync.Once
 	done    chan struct{}
@@ -211,6 +216,12 @@ func (c *Client) newProducer(group string, opts []ProducerOption) (*Producer, er
 	p.seed.Store(rand.Uint32())
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	p.async = newPipeline(p)
+	if cfg.trace != "" {
+		if p.tracer, err = c.newTracer(group, "PRODUCE", cfg.trace); err != nil {
+			p.cancel(ErrClosed)
+			return nil, fmt.Errorf("client: trace of producer %s: %w", group, err)
+		}
+	}
 	if cfg.tolerant {
 		p.faults = newFaultTable(cfg.detector)
 		if cfg.detector {
@@ -235,15 +246,18 @@ func (p *Producer) Send(ctx context.Context, m *Message) (SendResult, error) {
 	if p.cfg.lingerBytes > 0 {
 		return p.sendGathered(ctx, m, w)
 	}
-	r, err := p.sendAlone(ctx, m, nil)
+	r, err := p.sendAlone(ctx, m, nil, w)
 	if w != nil {
 		p.unwatch(w, r, err)
 	}
 	return r, err
 }
 
-// sendAlone sends one message in a request of its own and waits.
-func (p *Producer) sendAlone(ctx context.Context, m *Message, x *extras) (SendResult, error) {
+// sendAlone sends one message in a request of its own and waits. w, which may be nil, learns of the
+// answer; the caller tells it the end.
+func (p *Producer) sendAlone(
+	ctx context.Context, m *Message, x *extras, w *watched,
+) (SendResult, error) {
 	op, err := p.prepare(m, x)
 	if err != nil {
 		return SendResult{}, err
@@ -253,6 +267,7 @@ func (p *Producer) sendAlone(ctx context.Context, m *Message, x *extras) (SendRe
 		return SendResult{}, err
 	}
 	r, err := p.send(ctx, op)
+	w.answered(op)
 	p.recycle(op)
 	p.buffer.leave()
 	return r, err
@@ -318,6 +333,32 @@ func (p *Producer) Flush(ctx context.Context) error {
 	}
 }
 
+// callbackGrace is how long Close waits for callbacks after everything has been told its end.
+const callbackGrace = 2 * time.Second
+
+// settle tells what is left that it failed, and waits for the goroutines; false: a callback of the
+// user keeps one.
+func (p *Producer) settle() bool {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.async.abandonAll()
+		p.topics.Range(func(_, t any) bool {
+			t.(*topicSend).linger.stop()
+			return true
+		})
+		p.wg.Wait()
+	}()
+	grace := time.NewTimer(callbackGrace)
+	defer grace.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-grace.C:
+		return false
+	}
+}
+
 // Close refuses new messages, flushes, unregisters the group and waits for the goroutines. What is
 // not settled when ctx ends fails with ErrClosed, and Close returns the error of ctx. It may be
 // called again and concurrently.
@@ -326,12 +367,11 @@ func (p *Producer) Close(ctx context.Context) error {
 		p.buffer.close()
 		p.failure = p.Flush(ctx)
 		p.cancel(ErrClosed)
-		p.async.abandonAll()
-		p.topics.Range(func(_, t any) bool {
-			t.(*topicSend).linger.stop()
-			return true
-		})
-		p.wg.Wait()
+		if !p.settle() {
+			p.failure = errors.Join(p.failure, fmt.Errorf("client: producer %s: a send callback "+
+				"does not return: %w", p.group, context.DeadlineExceeded))
+		}
+		p.failure = errors.Join(p.failure, p.tracer.close(ctx))
 		p.client.leave(p)
 		p.client.unregister(context.WithoutCancel(ctx), string(p.wireGroup), "")
 		close(p.done)

@@ -31,11 +31,22 @@ type topicRoute struct {
 	writable []Queue
 	readable []Queue
 	brokers  map[string]map[int64]string // addresses by name and id; 0 is the master
+	clusters []string                    // of the brokers
 	template bool                        // made from the template of topics that do not exist yet
 }
 
 // master returns where a broker takes writes; "" when it has no master.
 func (rt *topicRoute) master(broker string) string { return rt.brokers[broker][0] }
+
+// anyMaster returns the address of some master, "" without one.
+func (rt *topicRoute) anyMaster() string {
+	for _, addrs := range rt.brokers {
+		if addr := addrs[0]; addr != "" {
+			return addr
+		}
+	}
+	return ""
+}
 
 // reader returns where a broker serves reads: the wanted id, else the master, else any.
 func (rt *topicRoute) reader(broker string, id int64) string {
@@ -160,7 +171,7 @@ func (t *routeTable) forSend(
 
 // templateFor is the route of a topic that the brokers of rt will create.
 func (rt *topicRoute) templateFor(topic string) *topicRoute {
-	out := &topicRoute{brokers: rt.brokers, template: true}
+	out := &topicRoute{brokers: rt.brokers, clusters: rt.clusters, template: true}
 	for _, q := range rt.writable {
 		if q.ID < defaultTopicQueues {
 			q.Topic = topic
@@ -265,6 +276,9 @@ func newTopicRoute(topic string, data *protocol.TopicRouteData) *topicRoute {
 	rt := &topicRoute{brokers: map[string]map[int64]string{}}
 	for _, b := range data.BrokerDatas {
 		rt.brokers[b.BrokerName] = b.BrokerAddrs
+		if b.Cluster != "" && !slices.Contains(rt.clusters, b.Cluster) {
+			rt.clusters = append(rt.clusters, b.Cluster)
+		}
 	}
 	queues := slices.Clone(data.QueueDatas)
 	slices.SortFunc(queues, func(a, b protocol.QueueData) int {

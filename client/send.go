@@ -195,7 +195,7 @@ func (p *Producer) recycle(op *sendOp) {
 		return
 	}
 	kept.entries = op.entries[:0]
-	if cap(op.body) <= 2*p.cfg.lingerBytes {
+	if cap(op.body) <= max(2*p.cfg.lingerBytes, 2*batchTarget) {
 		kept.body = op.body[:0]
 	}
 	*op = kept
@@ -204,23 +204,31 @@ func (p *Producer) recycle(op *sendOp) {
 
 // send makes attempts until one settles the message, or ctx ends.
 func (p *Producer) send(ctx context.Context, op *sendOp) (SendResult, error) {
+	if err := p.sendUntil(ctx, op); err != nil {
+		return SendResult{}, err
+	}
+	return op.result(), nil
+}
+
+// sendUntil is send for an op of any kind; what the broker says is in op.answer.
+func (p *Producer) sendUntil(ctx context.Context, op *sendOp) error {
 	for {
 		if err := p.pick(ctx, op); err != nil {
-			return SendResult{}, op.fail(err)
+			return op.fail(err)
 		}
 		err := p.attempt(ctx, op)
 		again := op.settled(err)
 		if err == nil {
-			return op.result(), nil
+			return nil
 		}
 		if cause := context.Cause(ctx); cause != nil {
-			return SendResult{}, op.fail(cause)
+			return op.fail(cause)
 		}
 		if p.ctx.Err() != nil {
-			return SendResult{}, op.fail(ErrClosed)
+			return op.fail(ErrClosed)
 		}
 		if !again {
-			return SendResult{}, op.fail(nil)
+			return op.fail(nil)
 		}
 	}
 }
