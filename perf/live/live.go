@@ -33,6 +33,7 @@ type View struct {
 	bars  progress.Writer
 	bar   *progress.Tracker // of the current phase; nil before the first Show
 	phase measure.Phase
+	last  measure.Status
 	drawn chan struct{} // closed when the drawing goroutine has ended
 }
 
@@ -79,11 +80,16 @@ func (v *View) Show(s measure.Status) {
 		}
 		v.bars.AppendTracker(v.bar)
 	}
-	v.bar.SetValue(min(done, max(of-1, 0)))
+	v.last = s
+	v.bar.SetValue(min(done, of))
 }
 
 // Close draws for the last time and leaves the lines standing. It may be called again.
 func (v *View) Close() {
+	// The last Show was up to a second before the planned end.
+	if s := v.last; v.bar != nil && s.Planned > 0 && s.Planned-s.Elapsed < 3*time.Second/2 {
+		v.bar.SetValue(s.Planned.Milliseconds())
+	}
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for {

@@ -79,7 +79,12 @@ func TestView(t *testing.T) {
 	} {
 		s.waitFor(t, want)
 	}
+	v.Show(measure.Status{
+		Command: "produce", Phase: measure.Measuring, Elapsed: 59 * time.Second,
+		Planned: 60 * time.Second,
+	})
 	v.Close()
+	s.waitFor(t, "100.00%") // the end came after the last second that was shown
 }
 
 // TestCloseAtOnce: a view that never drew can be closed.

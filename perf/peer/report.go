@@ -94,8 +94,8 @@ func (l *load) figures() []figure {
 		name: "messages a second", of: func(o *outcome) float64 { return o.Result.MessagesPerSec },
 	})
 	if l.consume != nil && l.produce != nil {
-		list = append(list, figure{name: "messages a second, read", of: func(o *outcome) float64 {
-			return o.Reader.MessagesPerSec
+		list = append(list, figure{name: "read for each one sent", plain: true, of: func(o *outcome) float64 {
+			return float64(o.Reader.Messages) / float64(o.Result.Messages)
 		}})
 	}
 	return append(list,
