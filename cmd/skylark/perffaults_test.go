@@ -12,19 +12,63 @@ import (
 	"github.com/skylarkmq/skylark/engine/enginetest"
 	"github.com/skylarkmq/skylark/perf/faultproxy"
 	"github.com/skylarkmq/skylark/perf/measure"
+	"github.com/skylarkmq/skylark/perf/report"
 )
 
-// TestPerfVerifyFaults: whatever a proxy does to acknowledged messages, `perf consume --verify` ends
-// with 1, counts it in JSON, and names it in text.
-func TestPerfVerifyFaults(t *testing.T) {
-	t.Parallel()
-	count := map[faultproxy.Fault]func(f *measure.Faults) int64{
+// faultCounts reads the count of each fault out of a verdict.
+func faultCounts() map[faultproxy.Fault]func(f *measure.Faults) int64 {
+	return map[faultproxy.Fault]func(f *measure.Faults) int64{
 		faultproxy.Drop:      func(f *measure.Faults) int64 { return f.Lost },
 		faultproxy.Duplicate: func(f *measure.Faults) int64 { return f.Duplicates },
 		faultproxy.Swap:      func(f *measure.Faults) int64 { return f.Disordered + f.Swapped },
 		faultproxy.Flip:      func(f *measure.Faults) int64 { return f.Changed },
 		faultproxy.Delay:     func(f *measure.Faults) int64 { return f.Late },
 	}
+}
+
+// TestPerfVerifyLive: `perf verify`, which sends and reads at once through the proxy, ends with 1 and
+// the right count for each fault, and with 0 without one.
+func TestPerfVerifyLive(t *testing.T) {
+	t.Parallel()
+	for _, fault := range append(faultproxy.Faults(), faultproxy.None) {
+		t.Run("fault="+string(fault), func(t *testing.T) {
+			t.Parallel()
+			cluster := enginetest.Start(t)
+			proxy, err := faultproxy.Start(faultproxy.Config{
+				NameServer: cluster.NameServer(), Broker: cluster.Broker(), Fault: fault, Every: 97,
+				Count: 3, Delay: 700 * time.Millisecond,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer proxy.Close()
+			code, stdout, stderr := command(t, "perf", "verify", "-n", proxy.NameServer(), "--topic", "live",
+				"--count", "600", "--in-flight", "1", "--queues", "4", "--late-ms", "600", "--json")
+			results, err := report.Parse([]byte(stdout))
+			if err != nil || len(results) != 2 || results[1].Verify == nil {
+				t.Fatalf("results: %v, %d of them, stderr %s, stdout %s", err, len(results), stderr, stdout)
+			}
+			verdict := results[1].Verify
+			if fault == faultproxy.None {
+				if code != exitDone || verdict.Messages != 600 {
+					t.Errorf("without a fault: exit %d, %+v", code, verdict)
+				}
+				return
+			}
+			got := faultCounts()[fault](verdict)
+			if code != exitFailed || got != 3 || proxy.Injected() != 3 {
+				t.Errorf("exit %d, %d found, %d injected, want 1, 3, 3: %+v", code, got, proxy.Injected(),
+					verdict)
+			}
+		})
+	}
+}
+
+// TestPerfVerifyFaults: whatever a proxy does to acknowledged messages, `perf consume --verify` ends
+// with 1, counts it in JSON, and names it in text.
+func TestPerfVerifyFaults(t *testing.T) {
+	t.Parallel()
+	count := faultCounts()
 	word := map[faultproxy.Fault]string{
 		faultproxy.Drop: "lost 3,", faultproxy.Duplicate: "duplicates 3,", faultproxy.Flip: "changed 3,",
 		faultproxy.Swap: "disordered 3,", faultproxy.Delay: "late 3,",
