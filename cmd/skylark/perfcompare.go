@@ -56,18 +56,26 @@ func (a *app) perfCompareCommand() *cobra.Command {
 }
 
 func (a *app) compare(x, y report.Side, alpha float64, page string, failWorse bool) error {
-	c := report.Compare(x, y, alpha)
-	if a.json {
+	list := report.CompareParts(x, y, alpha)
+	if len(list) == 0 {
+		return fmt.Errorf("%s has the parts %q and %s %q: none is in both", x.Name, x.Parts(), y.Name,
+			y.Parts())
+	}
+	worse := false
+	for _, c := range list {
+		worse = worse || c.Worse()
+		if !a.json {
+			c.WriteText(a.stdout)
+			continue
+		}
 		text, err := json.Marshal(c)
 		if err != nil {
 			return err
 		}
 		_, _ = fmt.Fprintln(a.stdout, string(text))
-	} else {
-		c.WriteText(a.stdout)
 	}
 	if page != "" {
-		html, err := report.ComparisonPage(c, x, y).HTML()
+		html, err := report.ComparisonPage(list, x, y).HTML()
 		if err != nil {
 			return err
 		}
@@ -75,7 +83,7 @@ func (a *app) compare(x, y report.Side, alpha float64, page string, failWorse bo
 			return err
 		}
 	}
-	if failWorse && c.Worse() {
+	if failWorse && worse {
 		return errReported
 	}
 	return nil

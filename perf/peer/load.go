@@ -20,6 +20,8 @@ type load struct {
 	backlog []string
 	count   int // messages of the backlog; 0: those of the plan
 
+	// endToEnd are the options of `skylark perf latency`, which sends and reads by one clock.
+	endToEnd []string
 	java     bool              // sent by Apache's own Java client
 	coldRead bool              // a backlog out of the page cache is read while messages are sent
 	settings map[string]string // of broker.conf, over the common ones
@@ -128,9 +130,9 @@ func readLoads() []load {
 		},
 		{
 			name: "tail", about: "end to end, 256 B, 5 000/s into 8 long-polling readers",
-			produce: sends("256", "--connections", "1", "--rate", "5000", "--queues", "8"),
-			consume: reads("--topic", "perf", "--from", "last", "--connections", "8"),
-			perCPU:  9, tail: 1.0 / 2, latency: true,
+			endToEnd: sends("256", "--connections", "1", "--rate", "5000", "--queues", "8",
+				"--consumer-connections", "8"),
+			perCPU: 9, tail: 1.0 / 2, latency: true,
 		},
 		{
 			name: "fan-out", about: "1 KB, 1 000/s, read by 32 groups",
@@ -171,7 +173,8 @@ type outcome struct {
 	Reader *measure.Result `json:"reader,omitempty"`
 }
 
-// tail is where the latency of the load is measured: at the reader, if there is one beside the sender.
+// tail is where the latency of the load is measured: at the reader, if there is one beside the sender,
+// from the due moment with endToEnd, and otherwise from the broker's stamp.
 func (o *outcome) tail(l *load) *measure.Result {
 	if o.Reader != nil && !l.coldRead {
 		return o.Reader

@@ -171,7 +171,7 @@ func TestLoads(t *testing.T) {
 			t.Errorf("two loads are called %s", l.name)
 		}
 		seen[l.name] = true
-		if l.produce == nil && l.consume == nil && !l.java {
+		if l.produce == nil && l.consume == nil && l.endToEnd == nil && !l.java {
 			t.Errorf("%s does nothing", l.name)
 		}
 		if l.quick {

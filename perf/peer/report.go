@@ -93,7 +93,7 @@ func (l *load) figures() []figure {
 	list = append(list, figure{
 		name: "messages a second", of: func(o *outcome) float64 { return o.Result.MessagesPerSec },
 	})
-	if l.consume != nil && l.produce != nil {
+	if l.endToEnd != nil || l.consume != nil && l.produce != nil {
 		list = append(list, figure{name: "read for each one sent", plain: true, of: func(o *outcome) float64 {
 			return float64(o.Reader.Messages) / float64(o.Result.Messages)
 		}})

@@ -175,6 +175,17 @@ func (b *bench) load(ctx context.Context, r *row, s *side, d time.Duration) (out
 	case l.java:
 		o.Result, r.command, err = b.javaClient(ctx, s, d)
 		return o, err
+	case l.endToEnd != nil:
+		r.command = append(append([]string{"latency"}, l.endToEnd...), "--duration", d.String())
+		parts, err := b.perfParts(ctx, s, r.command...)
+		if err == nil && len(parts) != 2 {
+			err = fmt.Errorf("perf latency gave %d results, want the sending and the reading part", len(parts))
+		}
+		if err != nil {
+			return o, err
+		}
+		o.Result, o.Reader = parts[0], parts[1]
+		return o, nil
 	case l.produce == nil:
 		r.command = append([]string{"consume"}, l.consume...)
 		o.Result, err = b.perf(ctx, s, r.command...)
@@ -233,6 +244,15 @@ func (b *bench) makeTopic(ctx context.Context, s *side, l *load) error {
 
 // perf runs `skylark perf` against a side, measuring its broker, and returns the result.
 func (b *bench) perf(ctx context.Context, s *side, args ...string) (*measure.Result, error) {
+	runs, err := b.perfParts(ctx, s, args...)
+	if err != nil {
+		return nil, err
+	}
+	return runs[len(runs)-1], nil
+}
+
+// perfParts returns the results of all parts, at least one.
+func (b *bench) perfParts(ctx context.Context, s *side, args ...string) ([]*measure.Result, error) {
 	line := append([]string{"perf"}, args...)
 	line = append(line, "-n", s.names, "--broker-pid", strconv.Itoa(s.brokerPID()), "--json")
 	text, err := output(ctx, b.plan.skylark, line...)
@@ -240,10 +260,13 @@ func (b *bench) perf(ctx context.Context, s *side, args ...string) (*measure.Res
 		return nil, err
 	}
 	runs, err := report.Parse(text)
-	if err != nil || len(runs) == 0 {
-		return nil, fmt.Errorf("%s printed no result, but %.300q: %w", strings.Join(line, " "), text, err)
+	if err == nil && len(runs) == 0 {
+		err = errors.New("no result")
 	}
-	return runs[len(runs)-1], nil
+	if err != nil {
+		return nil, fmt.Errorf("%s printed %.300q: %w", strings.Join(line, " "), text, err)
+	}
+	return runs, nil
 }
 
 // commandLine renders the options of a load as somebody would type them.

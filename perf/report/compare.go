@@ -74,8 +74,10 @@ type SideNote struct {
 
 // Comparison is two sides beside each other. perf/docs/result.md describes its JSON form.
 type Comparison struct {
-	Type    string     `json:"type"` // "comparison"
-	Schema  int        `json:"schema"`
+	Type   string `json:"type"` // "comparison"
+	Schema int    `json:"schema"`
+	// Part is the part of runs that have several; see measure.Result.
+	Part    string     `json:"part,omitempty"`
 	A       SideNote   `json:"a"`
 	B       SideNote   `json:"b"`
 	Figures []Compared `json:"figures"`
@@ -97,6 +99,22 @@ func Compare(a, b Side, alpha float64) *Comparison {
 	}
 	c.Different = differences(a.Runs[0], b.Runs[0])
 	return c
+}
+
+// CompareParts holds b against a part by part, in the order of a, leaving out those that b has not.
+// Without a part of the same name the list is empty.
+func CompareParts(a, b Side, alpha float64) []*Comparison {
+	var list []*Comparison
+	for _, part := range a.Parts() {
+		x, y := a.Part(part), b.Part(part)
+		if len(y.Runs) == 0 {
+			continue
+		}
+		c := Compare(x, y, alpha)
+		c.Part = part
+		list = append(list, c)
+	}
+	return list
 }
 
 func noteOf(s Side) SideNote {

@@ -197,6 +197,34 @@ func TestCompareDifferent(t *testing.T) {
 	}
 }
 
+// TestCompareParts: a part is held against the part of the same name, not against another.
+func TestCompareParts(t *testing.T) {
+	t.Parallel()
+	part := func(r *measure.Result, name string) *measure.Result {
+		r.Part = name
+		return r
+	}
+	a := side("a", part(run(1, 20, 1000, 1, 0.1), "send"), part(run(2, 20, 9000, 9, 0.1), "end-to-end"))
+	b := side("b", part(run(3, 20, 9000, 9, 0.1), "end-to-end"), part(run(4, 20, 1000, 1, 0.1), "send"),
+		part(run(5, 20, 1, 1, 0.1), "other"))
+	list := report.CompareParts(a, b, 0)
+	if len(list) != 2 || list[0].Part != "send" || list[1].Part != "end-to-end" {
+		t.Fatalf("got %d comparisons: %+v", len(list), list)
+	}
+	for _, c := range list {
+		if f := verdict(t, c, "messages_per_second"); f.Verdict != report.Noise || c.A.Runs != 1 {
+			t.Errorf("part %s: got %+v of %d runs", c.Part, f, c.A.Runs)
+		}
+	}
+	if page, err := report.ComparisonPage(list, a, b).HTML(); err != nil ||
+		!strings.Contains(string(page), "of the part end-to-end") {
+		t.Errorf("page: %v", err)
+	}
+	if got := report.CompareParts(a, side("c", part(run(6, 9, 1, 1, 0), "x")), 0); len(got) != 0 {
+		t.Errorf("nothing in common: got %+v", got)
+	}
+}
+
 // TestLoad reads every form a result is kept in, and says what is wrong with others.
 func TestLoad(t *testing.T) {
 	t.Parallel()

@@ -95,14 +95,19 @@ func (c *Comparison) DifferentTable() Table {
 	return t
 }
 
+type labelledSide struct {
+	label string
+	note  SideNote
+}
+
+func (c *Comparison) sides() []labelledSide { return []labelledSide{{"A", c.A}, {"B", c.B}} }
+
 // WriteText prints the comparison for people.
 func (c *Comparison) WriteText(w io.Writer) {
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
-	for _, side := range []struct {
-		label string
-		note  SideNote
-	}{{"A", c.A}, {"B", c.B}} {
-		p("%s  %s, %d runs of %s", side.label, side.note.Name, side.note.Runs, side.note.Command)
+	for _, side := range c.sides() {
+		p("%s  %s, %d runs of %s%s", side.label, side.note.Name, side.note.Runs, side.note.Command,
+			partOf(c.Part))
 		for _, warning := range side.note.Warnings {
 			p("   warning %s: %s", warning.Code, warning.Text)
 		}

@@ -10,15 +10,39 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/skylarkmq/skylark/perf/measure"
 )
 
-// Side is one side of a comparison: one run, or several of the same load.
+// Side is one side of a comparison: the results of one run, or of several of the same load. A run has
+// a result for each of its parts.
 type Side struct {
 	Name string
 	Runs []*measure.Result
+}
+
+// Parts are the names of the parts that the runs have, in their order; "" for runs of one part.
+func (s Side) Parts() []string {
+	var names []string
+	for _, r := range s.Runs {
+		if !slices.Contains(names, r.Part) {
+			names = append(names, r.Part)
+		}
+	}
+	return names
+}
+
+// Part returns the side with the results of one part only.
+func (s Side) Part(name string) Side {
+	one := Side{Name: s.Name}
+	for _, r := range s.Runs {
+		if r.Part == name {
+			one.Runs = append(one.Runs, r)
+		}
+	}
+	return one
 }
 
 // Load reads the results at path: a results folder, a folder of such folders (each a run of the same

@@ -174,7 +174,7 @@ func TestBrowser(t *testing.T) {
 	a, b := run(1, 20, 1000, 10, 0.2), run(2, 30, 2000, 5, 0.2)
 	b.RateAsked = 2000
 	_, one := written(t, a)
-	both, err := report.ComparisonPage(report.Compare(side("a", a), side("b", b), 0), side("a", a),
+	both, err := report.ComparisonPage(report.CompareParts(side("a", a), side("b", b), 0), side("a", a),
 		side("b", b)).HTML()
 	if err != nil {
 		t.Fatal(err)

@@ -24,10 +24,7 @@ func RunPage(command []string, parts ...*measure.Result) *Page {
 		parts[0].Started.Format("2006-01-02 15:04:05 MST"))
 	p.Lead = append(p.Lead, strings.Join(command, " "))
 	for _, r := range parts {
-		name := ""
-		if len(parts) > 1 {
-			name = r.Command
-		}
+		name := r.Part
 		if !r.OK {
 			p.Notices = append(p.Notices, Notice{"failed", labelled(name, r.Problem)})
 		}
@@ -35,14 +32,14 @@ func RunPage(command []string, parts ...*measure.Result) *Page {
 			p.Notices = append(p.Notices, Notice{w.Code, labelled(name, w.Text)})
 		}
 		p.Sections = append(p.Sections, Section{
-			Title:  cmp.Or(name, "Result"),
+			Title:  "Result" + partOf(name),
 			Tables: resultTables(r),
 			Charts: Charts(Named{Run: r}),
 		})
 	}
 	for _, r := range parts {
 		p.Sections = append(p.Sections, Section{
-			Title:  labelled(r.Command, "settings"),
+			Title:  "Settings" + partOf(r.Part),
 			Tables: []Table{{Rows: textRows(flat(r.Settings))}},
 		})
 	}
@@ -50,6 +47,13 @@ func RunPage(command []string, parts ...*measure.Result) *Page {
 		Title: "Environment", Tables: []Table{{Rows: textRows(flat(parts[0].Environment))}},
 	})
 	return p
+}
+
+func partOf(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " of the part " + name
 }
 
 func resultTables(r *measure.Result) []Table {
@@ -118,31 +122,29 @@ func textRows(fields map[string]string) [][]string {
 	return rows
 }
 
-// ComparisonPage is the page of a comparison, with the runs of both sides drawn over each other. A
-// side of several runs is drawn by the one with the median rate.
-func ComparisonPage(c *Comparison, a, b Side) *Page {
+// ComparisonPage is the page of comparisons of all parts, with the runs of both sides drawn over each
+// other. A side of several runs is drawn by the one with the median rate.
+func ComparisonPage(list []*Comparison, a, b Side) *Page {
 	p := &Page{
 		Title: fmt.Sprintf("%s and %s", a.Name, b.Name),
 		Lead:  []string{"B to A. " + howJudged()},
 	}
-	for _, side := range []struct {
-		label string
-		note  SideNote
-	}{{"A", c.A}, {"B", c.B}} {
-		p.Lead = append(p.Lead, fmt.Sprintf("%s: %s, %d runs of %s", side.label, side.note.Name,
-			side.note.Runs, side.note.Command))
-		for _, w := range side.note.Warnings {
-			p.Notices = append(p.Notices, Notice{side.label + " " + w.Code, w.Text})
+	for _, c := range list {
+		for _, side := range c.sides() {
+			p.Lead = append(p.Lead, fmt.Sprintf("%s: %s, %d runs of %s%s", side.label, side.note.Name,
+				side.note.Runs, side.note.Command, partOf(c.Part)))
+			for _, w := range side.note.Warnings {
+				p.Notices = append(p.Notices, Notice{side.label + " " + w.Code, w.Text})
+			}
 		}
+		section := Section{Title: "Figures" + partOf(c.Part), Tables: []Table{c.Table()}}
+		if len(c.Different) > 0 {
+			section.Tables = append(section.Tables, c.DifferentTable())
+		}
+		section.Charts = Charts(Named{"A", MedianRun(a.Part(c.Part).Runs)},
+			Named{"B", MedianRun(b.Part(c.Part).Runs)})
+		p.Sections = append(p.Sections, section)
 	}
-	section := Section{Title: "Figures", Tables: []Table{c.Table()}}
-	if len(c.Different) > 0 {
-		section.Tables = append(section.Tables, c.DifferentTable())
-	}
-	p.Sections = []Section{section, {
-		Title:  "Over time",
-		Charts: Charts(Named{"A", MedianRun(a.Runs)}, Named{"B", MedianRun(b.Runs)}),
-	}}
 	return p
 }
 
