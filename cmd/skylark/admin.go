@@ -168,8 +168,8 @@ func (a *app) outcomeOf(words string, d admin.Done) error {
 		return a.printJSON(t)
 	}
 	if d.Err != nil {
-		_, _ = fmt.Fprintf(a.stderr, "skylark: %s: %v\n", d.Broker, d.Err)
-		return nil
+		_, err := fmt.Fprintf(a.stderr, "skylark: %s: %v\n", d.Broker, d.Err)
+		return err
 	}
 	_, err := fmt.Fprintln(a.stdout, strings.ReplaceAll(words, "{}", d.Broker.Addr))
 	return err
