@@ -186,6 +186,26 @@ func (a *Admin) GroupTopics(ctx context.Context, group string) ([]string, error)
 	return union(answers), err
 }
 
+// SetConsumeMode has brokers of the target give the members of a group queues of a topic to pull
+// from, or messages to pop; shareQueues is how many queues members share in pop mode, 0 for all.
+// Brokers without pop refuse it with client.ErrUnsupported or a *client.BrokerError.
+func (a *Admin) SetConsumeMode(
+	ctx context.Context, group, topic string, pop bool, shareQueues int, at Target,
+) ([]Done, error) {
+	op := fmt.Sprintf("set consume mode of group %s in topic %s", group, topic)
+	if group == "" || topic == "" || shareQueues < 0 {
+		return nil, invalid(op, "group, topic and a number of queues of at least 0 are needed")
+	}
+	body := protocol.MessageRequestModeBody{
+		ConsumerGroup: group, Topic: topic, Mode: protocol.RequestModePull,
+		PopShareQueueNum: int32(shareQueues),
+	}
+	if pop {
+		body.Mode = protocol.RequestModePop
+	}
+	return a.tell(ctx, op, at, remoting.SetMessageRequestMode, nil, protocol.Marshal(&body))
+}
+
 // GroupReadable says for each broker of the target whether a group may read a topic.
 func (a *Admin) GroupReadable(
 	ctx context.Context, group, topic string, at Target,

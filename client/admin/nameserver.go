@@ -66,9 +66,8 @@ func (a *Admin) PutOrderConfig(ctx context.Context, topic, value string) ([]Done
 }
 
 // DeleteOrderConfig gives a topic's queues free again.
-func (a *Admin) DeleteOrderConfig(ctx context.Context, topic string) error {
-	_, err := a.DeleteKV(ctx, protocol.OrderTopicNamespace, topic)
-	return err
+func (a *Admin) DeleteOrderConfig(ctx context.Context, topic string) ([]Done, error) {
+	return a.DeleteKV(ctx, protocol.OrderTopicNamespace, topic)
 }
 
 // NameServerConfig returns the settings in force at each name server.

@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -58,20 +59,60 @@ func (a *Admin) Progress(ctx context.Context, group string, topics ...string) (P
 			return s, err
 		})
 	for _, x := range answers {
-		p.TPS += x.Value.ConsumeTPS
-		for q, o := range x.Value.OffsetTable {
-			p.Queues = append(p.Queues, QueueProgress{
-				Queue: queueOf(q), End: o.BrokerOffset, Committed: o.ConsumerOffset, Pulled: o.PullOffset,
-				LastConsumed: timeOf(o.LastTimestamp),
-			})
-		}
+		p.add(&x.Value)
 	}
+	p.sum()
+	return p, err
+}
+
+// AllProgress asks each broker of the target how far every group is, with one request a broker:
+// what a monitor needs. ordered restricts it to topics with a fixed order. Queues of one group at
+// one broker only.
+func (a *Admin) AllProgress(
+	ctx context.Context, ordered bool, at Target,
+) ([]Answer[[]Progress], error) {
+	op := "progress of all groups"
+	return collect(ctx, a, op, at, func(ctx context.Context, b Broker) ([]Progress, error) {
+		var list protocol.ConsumeStatsList
+		err := a.askFor(ctx, op, b, remoting.GetBrokerConsumeStats,
+			&protocol.BrokerConsumeStatsRequest{Order: ordered}, &list)
+		if err != nil {
+			return nil, err
+		}
+		var groups []Progress
+		for _, entry := range list.ConsumeStatsList {
+			for group, stats := range entry {
+				p := Progress{Group: group}
+				for _, s := range stats {
+					p.add(&s)
+				}
+				p.sum()
+				groups = append(groups, p)
+			}
+		}
+		slices.SortFunc(groups, func(a, b Progress) int { return cmp.Compare(a.Group, b.Group) })
+		return groups, nil
+	})
+}
+
+// add enters what one broker said.
+func (p *Progress) add(s *protocol.ConsumeStats) {
+	p.TPS += s.ConsumeTPS
+	for q, o := range s.OffsetTable {
+		p.Queues = append(p.Queues, QueueProgress{
+			Queue: queueOf(q), End: o.BrokerOffset, Committed: o.ConsumerOffset, Pulled: o.PullOffset,
+			LastConsumed: timeOf(o.LastTimestamp),
+		})
+	}
+}
+
+// sum works out the totals and the order.
+func (p *Progress) sum() {
 	for _, q := range p.Queues {
 		p.Lag += q.Lag()
 		p.InFlight += q.InFlight()
 	}
 	slices.SortFunc(p.Queues, func(a, b QueueProgress) int { return compareQueues(a.Queue, b.Queue) })
-	return p, err
 }
 
 // QueueSpan is the time that a queue covers and how far behind a group is in it.

@@ -93,7 +93,7 @@ func (a *Admin) DeleteTopic(ctx context.Context, topic, cluster string) ([]Done,
 	if err != nil {
 		return append(brokers, names...), err
 	}
-	if err := a.DeleteOrderConfig(ctx, topic); err != nil && !errors.Is(err, ErrNotFound) {
+	if _, err := a.DeleteOrderConfig(ctx, topic); err != nil && !errors.Is(err, ErrNotFound) {
 		return append(brokers, names...), err
 	}
 	return append(brokers, names...), nil

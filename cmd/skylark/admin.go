@@ -51,7 +51,7 @@ func (a *app) adminCommand() *cobra.Command {
 	fl.IntVar(&f.timeoutMS, "timeout-ms", 5000, "time for one request to one server, 1 to 600000")
 	for _, group := range [][]*cobra.Command{
 		a.topicCommands(f), a.groupCommands(f), a.offsetCommands(f), a.messageCommands(f),
-		a.brokerCommands(f),
+		a.brokerCommands(f), a.nameServerCommands(f),
 	} {
 		cmd.AddCommand(group...)
 	}
@@ -102,9 +102,9 @@ func need(cmd *cobra.Command, names ...string) *cobra.Command {
 // place is where a command goes: -b or -c.
 type place struct{ broker, cluster string }
 
-func (p *place) flags(cmd *cobra.Command, broker string) {
+func (p *place) flags(cmd *cobra.Command, broker, cluster string) {
 	cmd.Flags().StringVarP(&p.broker, broker, "b", "", "broker as host:port")
-	cmd.Flags().StringVarP(&p.cluster, "clusterName", "c", "", "every master of a cluster")
+	cmd.Flags().StringVarP(&p.cluster, cluster, "c", "", "every master of a cluster")
 }
 
 // target needs one of the two.

@@ -87,6 +87,27 @@ func TestAdminCommands(t *testing.T) {
 		{"brokerStatus -b BROKER", []string{"bootTimestamp", "msgPutTotalTodayNow"}},
 		{"getBrokerConfig -c DefaultCluster", []string{"brokerName", "=  broker-a"}},
 		{"updateBrokerConfig -b BROKER -k shortPollingTimeMills -v 1234", []string{"update broker config success, BROKER"}},
+		{"getConsumerConfig -g billing", []string{"retryMaxTimes", "=  16"}},
+		{"setConsumeMode -b BROKER -t created -g billing -m PULL", []string{"set consume mode to BROKER success."}},
+		{"brokerConsumeStats -b BROKER", []string{"#Group", "billing", "Diff Total: 0"}},
+		{"brokerConsumeStats -b BROKER -l 0", []string{"created"}},
+		{"producer -b BROKER", []string{"shop", "GO"}},
+		{"haStatus -b BROKER", []string{"#SlaveNum\t0"}},
+		{"queryCq -t created -q 1 -i 0", []string{"#PhysicOffset", "0 "}},
+		{"topicClusterList -t created", []string{"DefaultCluster"}},
+		{"updateTopicPerm -c DefaultCluster -t created -p 4", []string{"update topic perm to R-- in BROKER success."}},
+		{"updateTopicPerm -b BROKER -t created -p 6", []string{"RW-"}},
+		{"cleanUnusedTopic", []string{"success, BROKER"}},
+		{"cleanExpiredCQ -c DefaultCluster", []string{"success, BROKER"}},
+		{"deleteExpiredCommitLog -b BROKER", []string{"success, BROKER"}},
+		{"skipAccumulatedMessage -g billing -t created", []string{"#offset", "broker-a     1         1"}},
+		{"updateOrderConf -m put -t created -v broker-a:2", []string{"orderConf=[broker-a:2]"}},
+		{"updateOrderConf -m get -t created", []string{"orderConf=[broker-a:2]"}},
+		{"updateKvConfig -s SPACE -k key -v value", []string{"success"}},
+		{"getNamesrvConfig", []string{"listenPort"}},
+		{"updateNamesrvConfig -k orderMessageEnable -v true", []string{"success"}},
+		{"deleteKvConfig -s SPACE -k key", []string{"success"}},
+		{"updateOrderConf -m delete -t created", []string{"success"}},
 		{"wipeWritePerm -b broker-a", []string{"wipe write perm of broker[broker-a] in name server["}},
 		{"addWritePerm -b broker-a", []string{"add write perm of broker[broker-a]"}},
 	} {
@@ -142,11 +163,15 @@ func TestAdminConnection(t *testing.T) {
 	t.Parallel()
 	l := newAdminLab(t)
 	c := l.cluster.Client(t)
-	r, err := c.NewReader("billing", client.WithSubscription("created", client.Tags("eu")))
+	k, err := c.NewConsumer("billing", client.WithSubscription("created", client.Tags("eu")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- k.Run(ctx, func(context.Context, *client.Received) error { return nil })
+	}()
 	eventually(t, func() string {
 		code, out, errs := command(t, l.args("consumerConnection -g billing")...)
 		for _, want := range []string{"#ClientId", c.ID(), "created", "eu", "CLUSTERING"} {
@@ -161,6 +186,26 @@ func TestAdminConnection(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &v); err != nil || len(v.Members) != 1 || v.Members[0].Version != "V5_5_0" {
 		t.Errorf("%v in %s", err, out)
 	}
+	for line, want := range map[string]string{
+		"consumerStatus -g billing":                                        "#LastPull",
+		"consumerStatus -g billing -s -i " + c.ID():                        "goroutine",
+		"queryMsgById -i OFFSETID -g billing -d " + c.ID():                 "CR_SUCCESS",
+		"queryMsgByUniqueKey -i UNIQUE -t created -g billing -d " + c.ID(): "CR_SUCCESS",
+		"consumerProgress -s true -g billing -t created":                   strings.Split(c.ID(), "@")[0],
+		"consumerProgress":                                                 "CONSUME_PASSIVELY",
+	} {
+		eventually(t, func() string { // it holds its queues and has committed a little later
+			code, out, errs := command(t, l.args(line)...)
+			if code != exitDone || !strings.Contains(out, want) {
+				return line + ": no " + want + " in\n" + out + errs
+			}
+			return ""
+		})
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestAdminFailures: exit codes and words of what cannot be done.
@@ -171,6 +216,15 @@ func TestAdminFailures(t *testing.T) {
 		code int
 		text string
 	}{
+		"updateTopicPerm -t created -b BROKER -p 0":               {exitMisuse, "--perm"},
+		"updateTopicPerm -t absent -b BROKER -p 4":                {exitFailed, "check the topic's name"},
+		"getConsumerConfig -g absent":                             {exitFailed, "check the group's name"},
+		"setConsumeMode -b BROKER -t created -g billing -m SHOVE": {exitMisuse, "PULL or POP"},
+		"consumerStatus -g absent":                                {exitFailed, "not online"},
+		"updateOrderConf -t created -m get":                       {exitFailed, "No config item"},
+		"updateOrderConf -t created -m set":                       {exitMisuse, "put, get or delete"},
+		"updateNamesrvConfig -k kvConfigPath -v x":                {exitFailed, "16"},
+		"queryCq -t created -q 1":                                 {exitMisuse, "--index"},
 		"updateTopik":                                             {exitMisuse, `did you mean "updateTopic"?`},
 		"updateTopic -b BROKER":                                   {exitMisuse, "--topic is required"},
 		"updateTopic -t x":                                        {exitMisuse, "name a broker (-b) or a cluster (-c)"},

@@ -16,11 +16,11 @@ import (
 )
 
 func (a *app) brokerCommands(f *adminFlags) []*cobra.Command {
-	return []*cobra.Command{
+	return append(a.careCommands(f),
 		a.clusterListCommand(f), a.brokerStatusCommand(f), a.getBrokerConfigCommand(f),
 		a.updateBrokerConfigCommand(f), a.writePermCommand(f, "wipeWritePerm"),
-		a.writePermCommand(f, "addWritePerm"),
-	}
+		a.writePermCommand(f, "addWritePerm"), a.producerCommand(f), a.haStatusCommand(f),
+	)
 }
 
 // brokerRow is a line of clusterList. In and out cells are as mqadmin prints them: messages a
@@ -131,7 +131,7 @@ func (a *app) brokerStatusCommand(f *adminFlags) *cobra.Command {
 			}
 			return a.partly(err)
 		})
-	p.flags(cmd, "brokerAddr")
+	p.flags(cmd, "brokerAddr", "clusterName")
 	return cmd
 }
 
@@ -173,7 +173,7 @@ func (a *app) getBrokerConfigCommand(f *adminFlags) *cobra.Command {
 			}
 			return a.partly(err)
 		})
-	p.flags(cmd, "brokerAddr")
+	p.flags(cmd, "brokerAddr", "clusterName")
 	return cmd
 }
 
@@ -196,7 +196,7 @@ func (a *app) updateBrokerConfigCommand(f *adminFlags) *cobra.Command {
 			done, err := ad.UpdateBrokerConfig(ctx, map[string]string{key: value}, at)
 			return a.outcome("update broker config success, {}", done, err)
 		})
-	p.flags(cmd, "brokerAddr")
+	p.flags(cmd, "brokerAddr", "clusterName")
 	fl := cmd.Flags()
 	fl.StringVarP(&all, "updateAllBroker", "a", "", "slaves too (true|false)")
 	fl.StringVarP(&key, "key", "k", "", "key of broker.conf (required)")
@@ -243,4 +243,106 @@ func (a *app) writePermCommand(f *adminFlags, use string) *cobra.Command {
 	})
 	cmd.Flags().StringVarP(&broker, "brokerName", "b", "", "name of the broker (required)")
 	return need(cmd, "brokerName")
+}
+
+func (a *app) producerCommand(f *adminFlags) *cobra.Command {
+	var broker string
+	cmd := a.adminLeaf(f, "producer", "List the producers that are connected to a broker",
+		func(ctx context.Context, ad *admin.Admin) error {
+			groups, err := ad.Producers(ctx, admin.AtAddr(broker))
+			if err != nil {
+				return err
+			}
+			type row struct {
+				Group string    `json:"group" col:"#Group"`
+				ID    string    `json:"client_id" col:"#ClientId"`
+				Addr  string    `json:"addr" col:"#ClientAddr"`
+				Lang  string    `json:"language" col:"#Language"`
+				Vers  string    `json:"version" col:"#Version"`
+				Last  time.Time `json:"last_seen,omitzero" col:"#LastUpdate"`
+			}
+			var rows []row
+			for _, group := range slices.Sorted(maps.Keys(groups)) {
+				for _, m := range groups[group] {
+					rows = append(rows, row{group, m.ClientID, m.Addr, m.Language, m.Version, m.LastSeen})
+				}
+			}
+			return printRows(a, rows)
+		})
+	cmd.Flags().StringVarP(&broker, "broker", "b", "", "broker as host:port (required)")
+	return need(cmd, "broker")
+}
+
+func (a *app) haStatusCommand(f *adminFlags) *cobra.Command {
+	var p place
+	cmd := a.adminLeaf(f, "haStatus", "Show how far the slaves of masters are",
+		func(ctx context.Context, ad *admin.Admin) error {
+			at, err := p.target()
+			if err != nil {
+				return err
+			}
+			answers, err := ad.Replication(ctx, at)
+			if len(answers) == 0 {
+				return err
+			}
+			for _, x := range answers {
+				if x.Err != nil {
+					continue
+				}
+				if a.json {
+					err = errors.Join(err, a.printJSON(map[string]any{
+						"addr": x.Broker.Addr, "master": x.Value.Master, "log_max": x.Value.LogMax,
+						"in_sync": x.Value.InSync, "replicas": x.Value.Replicas,
+					}))
+					continue
+				}
+				_, _ = fmt.Fprintf(a.stdout, "#MasterAddr\t%s\n#MasterCommitLogMaxOffset\t%d\n#SlaveNum\t%d\n"+
+					"#InSyncSlaveNum\t%d\n", x.Broker.Addr, x.Value.LogMax, len(x.Value.Replicas), x.Value.InSync)
+				for _, r := range x.Value.Replicas {
+					_, _ = fmt.Fprintf(a.stdout, "%s acked=%d behind=%d in-sync=%t\n",
+						r.Addr, r.Acked, r.Behind, r.InSync)
+				}
+			}
+			return a.partly(err)
+		})
+	p.flags(cmd, "brokerAddr", "clusterName")
+	return cmd
+}
+
+// careCommands are those of housekeeping.
+func (a *app) careCommands(f *adminFlags) []*cobra.Command {
+	var list []*cobra.Command
+	for _, k := range []struct {
+		call       func(*admin.Admin, context.Context, admin.Target) ([]admin.Done, error)
+		use, short string
+	}{
+		{
+			(*admin.Admin).CleanUnusedTopics, "cleanUnusedTopic",
+			"Delete queue files of topics that are gone",
+		},
+		{
+			(*admin.Admin).CleanExpiredQueues, "cleanExpiredCQ",
+			"Delete queue files below the start of the log",
+		},
+		{
+			(*admin.Admin).DeleteExpiredLogs, "deleteExpiredCommitLog",
+			"Delete log files that are past their time",
+		},
+	} {
+		var p place
+		cmd := a.adminLeaf(f, k.use, k.short, func(ctx context.Context, ad *admin.Admin) error {
+			at := admin.Everywhere()
+			if p.broker != "" || p.cluster != "" {
+				var err error
+				if at, err = p.target(); err != nil {
+					return err
+				}
+			}
+			done, err := k.call(ad, ctx, at)
+			return a.outcome("success, {}", done, err)
+		})
+		p.flags(cmd, "brokerAddr", "cluster")
+		list = append(list, cmd)
+	}
+	return list
 }

@@ -20,7 +20,8 @@ import (
 func (a *app) groupCommands(f *adminFlags) []*cobra.Command {
 	return []*cobra.Command{
 		a.updateSubGroupCommand(f), a.deleteSubGroupCommand(f), a.consumerProgressCommand(f),
-		a.consumerConnectionCommand(f), a.producerConnectionCommand(f),
+		a.consumerConnectionCommand(f), a.producerConnectionCommand(f), a.getConsumerConfigCommand(f),
+		a.setConsumeModeCommand(f), a.consumerStatusCommand(f), a.brokerConsumeStatsCommand(f),
 	}
 }
 
@@ -37,7 +38,7 @@ func (a *app) updateSubGroupCommand(f *adminFlags) *cobra.Command {
 	var u updateGroupFlags
 	cmd := a.adminLeaf(f, "updateSubGroup", "Create a consumer group or change it",
 		func(ctx context.Context, ad *admin.Admin) error { return a.updateSubGroup(ctx, ad, &u) })
-	u.flags(cmd, "brokerAddr")
+	u.flags(cmd, "brokerAddr", "clusterName")
 	fl := cmd.Flags()
 	fl.StringVarP(&u.group, "groupName", "g", "", "consumer group (required)")
 	fl.StringVarP(&u.enable, "consumeEnable", "s", "", "it may consume (true|false), default true")
@@ -147,7 +148,7 @@ func (a *app) deleteSubGroupCommand(f *adminFlags) *cobra.Command {
 			}
 			return nil
 		})
-	p.flags(cmd, "brokerAddr")
+	p.flags(cmd, "brokerAddr", "clusterName")
 	cmd.Flags().StringVarP(&group, "groupName", "g", "", "consumer group (required)")
 	cmd.Flags().StringVarP(&offsets, "removeOffset", "r", "", "with its offsets (true|false)")
 	cmd.Long = "Deletes a consumer group. With -c its retry and dead-letter topics go too."

@@ -22,7 +22,7 @@ import (
 func (a *app) messageCommands(f *adminFlags) []*cobra.Command {
 	return []*cobra.Command{
 		a.queryMsgByIDCommand(f), a.queryMsgByUniqueKeyCommand(f), a.queryMsgByKeyCommand(f),
-		a.queryMsgByOffsetCommand(f),
+		a.queryMsgByOffsetCommand(f), a.queryCqCommand(f),
 	}
 }
 
@@ -287,4 +287,51 @@ func (a *app) queryMsgByOffsetCommand(f *adminFlags) *cobra.Command {
 	fl.Int64VarP(&offset, "offset", "o", -1, "offset (required)")
 	fl.StringVarP(&ignored, "bodyFormat", "f", "", "taken for mqadmin's sake: text is shown as UTF-8")
 	return need(cmd, "topic", "brokerName")
+}
+
+func (a *app) queryCqCommand(f *adminFlags) *cobra.Command {
+	var topic, broker, group string
+	var queue, count int
+	var index int64
+	cmd := a.adminLeaf(f, "queryCq", "List entries of a queue's index file",
+		func(ctx context.Context, ad *admin.Admin) error {
+			if queue < 0 || index < 0 || count < 1 {
+				return misuse{errors.New("--queue, --index and a --count of at least 1 are needed")}
+			}
+			if broker == "" {
+				route, err := ad.TopicRoute(ctx, topic)
+				if err != nil {
+					return err
+				}
+				broker = route.Queues[0].Broker
+			}
+			name, err := brokerName(ctx, ad, broker)
+			if err != nil {
+				return err
+			}
+			q := client.Queue{Topic: topic, Broker: name, ID: queue}
+			list, err := ad.QueueEntries(ctx, q, index, count)
+			if err != nil {
+				return err
+			}
+			type row struct {
+				Index int64 `json:"index" col:"#Index"`
+				Log   int64 `json:"commitlog_offset" col:"#PhysicOffset"`
+				Size  int   `json:"size" col:"#Size"`
+				Tags  int64 `json:"tags_code" col:"#TagsCode"`
+			}
+			var rows []row
+			for _, e := range list {
+				rows = append(rows, row{e.Offset, e.LogOffset, e.Size, e.TagsCode})
+			}
+			return printRows(a, rows)
+		})
+	fl := cmd.Flags()
+	fl.StringVarP(&topic, "topic", "t", "", "topic (required)")
+	fl.IntVarP(&queue, "queue", "q", -1, "queue (required)")
+	fl.Int64VarP(&index, "index", "i", -1, "offset of the first entry (required)")
+	fl.IntVarP(&count, "count", "c", 10, "entries, 1 or more")
+	fl.StringVarP(&broker, "broker", "b", "", "broker as host:port; default the first of the topic")
+	fl.StringVarP(&group, "consumer", "g", "", "taken for mqadmin's sake")
+	return need(cmd, "topic")
 }

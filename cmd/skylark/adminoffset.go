@@ -16,7 +16,9 @@ import (
 )
 
 func (a *app) offsetCommands(f *adminFlags) []*cobra.Command {
-	return []*cobra.Command{a.resetOffsetCommand(f), a.cloneOffsetCommand(f)}
+	return []*cobra.Command{
+		a.resetOffsetCommand(f), a.skipAccumulatedCommand(f), a.cloneOffsetCommand(f),
+	}
 }
 
 // resetFlags are those of mqadmin resetOffsetByTime.
@@ -49,6 +51,18 @@ func (a *app) resetOffsetCommand(f *adminFlags) *cobra.Command {
 	fl.Int64VarP(&r.offset, "offset", "o", -1, "offset to move to, with -b and -q")
 	fl.StringVarP(&r.cluster, "cluster", "c", "", "taken for mqadmin's sake, for light topics only")
 	return need(cmd, "group", "topic", "timestamp")
+}
+
+func (a *app) skipAccumulatedCommand(f *adminFlags) *cobra.Command {
+	r := resetFlags{when: "now", queue: -1, offset: -1}
+	cmd := a.adminLeaf(f, "skipAccumulatedMessage", "Move a consumer group to the end of a topic",
+		func(ctx context.Context, ad *admin.Admin) error { return a.resetOffset(ctx, ad, &r) })
+	fl := cmd.Flags()
+	fl.StringVarP(&r.group, "group", "g", "", "consumer group (required)")
+	fl.StringVarP(&r.topic, "topic", "t", "", "topic (required)")
+	fl.StringVarP(&r.force, "force", "f", "", "taken for mqadmin's sake (true|false), default true")
+	fl.StringVarP(&r.cluster, "cluster", "c", "", "taken for mqadmin's sake, for light topics only")
+	return need(cmd, "group", "topic")
 }
 
 // position reads -s.

@@ -17,7 +17,8 @@ import (
 func (a *app) topicCommands(f *adminFlags) []*cobra.Command {
 	return []*cobra.Command{
 		a.updateTopicCommand(f), a.deleteTopicCommand(f), a.topicListCommand(f),
-		a.topicRouteCommand(f), a.topicStatusCommand(f),
+		a.topicRouteCommand(f), a.topicStatusCommand(f), a.updateTopicPermCommand(f),
+		a.topicClusterListCommand(f),
 	}
 }
 
@@ -32,7 +33,7 @@ func (a *app) updateTopicCommand(f *adminFlags) *cobra.Command {
 	var u updateTopicFlags
 	cmd := a.adminLeaf(f, "updateTopic", "Create a topic or change it",
 		func(ctx context.Context, ad *admin.Admin) error { return a.updateTopic(ctx, ad, &u) })
-	u.flags(cmd, "brokerAddr")
+	u.flags(cmd, "brokerAddr", "clusterName")
 	fl := cmd.Flags()
 	fl.StringVarP(&u.topic, "topic", "t", "", "topic (required)")
 	fl.IntVarP(&u.read, "readQueueNums", "r", 8, "queues that are read, 1 to 65536")
@@ -267,5 +268,47 @@ func (a *app) topicStatusCommand(f *adminFlags) *cobra.Command {
 	cmd.Flags().StringVarP(&topic, "topic", "t", "", "topic (required)")
 	cmd.Flags().StringVarP(&cluster, "cluster", "c", "",
 		"taken for mqadmin's sake, for light topics only")
+	return need(cmd, "topic")
+}
+
+func (a *app) updateTopicPermCommand(f *adminFlags) *cobra.Command {
+	var p place
+	var topic string
+	var perm int
+	cmd := a.adminLeaf(f, "updateTopicPerm", "Change what may be done with a topic",
+		func(ctx context.Context, ad *admin.Admin) error {
+			if perm < 1 || perm > 7 {
+				return misuse{fmt.Errorf("--perm is %d, want 2, 4 or 6", perm)}
+			}
+			at, err := p.target()
+			if err != nil {
+				return err
+			}
+			done, err := ad.UpdateTopic(ctx, topic, at, func(c *admin.TopicConfig) {
+				c.Perm = admin.Perm(perm)
+			})
+			return a.outcome("update topic perm to "+admin.Perm(perm).String()+" in {} success.", done, err)
+		})
+	p.flags(cmd, "brokerAddr", "clusterName")
+	cmd.Flags().StringVarP(&topic, "topic", "t", "", "topic (required)")
+	cmd.Flags().IntVarP(&perm, "perm", "p", 0, "permission: 2 write, 4 read, 6 both (required)")
+	return need(cmd, "topic")
+}
+
+func (a *app) topicClusterListCommand(f *adminFlags) *cobra.Command {
+	var topic string
+	cmd := a.adminLeaf(f, "topicClusterList", "List the clusters that have a topic",
+		func(ctx context.Context, ad *admin.Admin) error {
+			clusters, err := ad.TopicClusters(ctx, topic)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"topic": topic, "clusters": clusters})
+			}
+			_, err = fmt.Fprintln(a.stdout, strings.Join(clusters, "\n"))
+			return err
+		})
+	cmd.Flags().StringVarP(&topic, "topic", "t", "", "topic (required)")
 	return need(cmd, "topic")
 }
