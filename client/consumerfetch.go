@@ -170,10 +170,7 @@ func (l *lane) arrive(p *pull, sub *protocol.SubscriptionData, ds []*delivery, n
 	q.pull, q.failures = nil, 0
 	q.pulledAt = time.Now()
 	k.statsLocked(q.id.Topic).pulled(len(ds), q.pulledAt, q.pulledAt.Sub(p.sent))
-	if next < q.next {
-		k.client.cfg.logger.Warn("broker answers with an earlier offset", "group", k.group,
-			"queue", q.id.String(), "offset", p.at, "next", next)
-	}
+	earlier := next < q.next
 	if sub != q.sub { // the filter changed since they were decoded
 		ds = slices.DeleteFunc(ds, func(d *delivery) bool { return !wants(q.sub, tagOf(d.view)) })
 	}
@@ -185,6 +182,10 @@ func (l *lane) arrive(p *pull, sub *protocol.SubscriptionData, ds []*delivery, n
 		reason = q.fetchLocked()
 	}
 	k.mu.Unlock()
+	if earlier {
+		k.client.cfg.logger.Warn("broker answers with an earlier offset", "group", k.group,
+			"queue", q.id.String(), "offset", p.at, "next", next)
+	}
 	if reason != "" {
 		k.client.cfg.hooks.onThrottle(q.id, reason)
 	}

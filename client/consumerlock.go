@@ -145,18 +145,22 @@ func (k *Consumer) renewLocks() {
 	k.mu.Unlock()
 	asked := time.Now()
 	granted, answered := k.tryLock(k.ctx, idsOf(queues))
+	var gone []*queue
+	defer func() {
+		for _, q := range gone {
+			k.client.cfg.logger.Warn("lock of a queue was lost", "group", k.group, "queue", q.id.String())
+		}
+	}()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.renewing = nil
 	close(renewing)
-	var gone []*queue
 	for _, q := range queues {
 		switch {
 		case granted[q.id]:
 			q.lockedAt = asked
 			k.listLocked(q, 1)
 		case answered[q.id.Broker] && k.queues[q.id] == q:
-			k.client.cfg.logger.Warn("lock of a queue was lost", "group", k.group, "queue", q.id.String())
 			k.dropLocked(q)
 			gone = append(gone, q)
 		}

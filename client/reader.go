@@ -231,7 +231,31 @@ func (r *Reader) beatInto(h *protocol.HeartbeatData) {
 		data.Topic = r.client.onWire(data.Topic)
 		d.SubscriptionDataSet = append(d.SubscriptionDataSet, data)
 	}
+	for _, topic := range r.assignedTopics() {
+		// Without these, brokers would drop what other members of the group subscribe to.
+		if s, err := All().subscribe(topic); err == nil {
+			s.data.Topic = r.client.onWire(topic)
+			d.SubscriptionDataSet = append(d.SubscriptionDataSet, s.data)
+		}
+	}
 	h.ConsumerDataSet = append(h.ConsumerDataSet, d)
+}
+
+// assignedTopics are those of Assign.
+func (r *Reader) assignedTopics() []string {
+	if r.balancer != nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var topics []string
+	for q := range r.queues {
+		if !slices.Contains(topics, q.Topic) {
+			topics = append(topics, q.Topic)
+		}
+	}
+	slices.Sort(topics)
+	return topics
 }
 
 // Assign replaces the queues that are read. Queues that stay keep their position. ErrUnsupported
@@ -257,6 +281,9 @@ func (r *Reader) Assign(qs ...Queue) error {
 	}
 	for _, q := range qs {
 		r.addLocked(q, protocol.SubscriptionData{SubString: protocol.SubscribeAll}, r.cfg.start)
+	}
+	if r.group != "" {
+		r.client.wakeHeartbeats()
 	}
 	return nil
 }
@@ -299,7 +326,13 @@ func (r *Reader) Poll(ctx context.Context, limit int) ([]*Received, error) {
 		f.doneAt = f.handed
 	}
 	r.mu.Unlock()
-	return r.take(ctx, limit)
+	ms, err := r.take(ctx, limit)
+	if hooks := &r.client.cfg.hooks; len(hooks.receive) > 0 {
+		for _, m := range ms {
+			hooks.onReceive(ctx, m)
+		}
+	}
+	return ms, err
 }
 
 // take waits for messages without marking anything as done.
