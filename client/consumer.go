@@ -380,5 +380,9 @@ func (k *Consumer) isRunning() bool {
 func (k *Consumer) topics() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Sorted(maps.Keys(k.subs))
+	topics := slices.Sorted(maps.Keys(k.subs))
+	if k.cfg.pop { // brokers mix what failed into the answers
+		topics = slices.DeleteFunc(topics, func(t string) bool { return t == k.retryTopic })
+	}
+	return topics
 }

@@ -255,6 +255,16 @@ func TestConsumerOptions(t *testing.T) {
 			t.Errorf("%q is not told of: %v", part, err)
 		}
 	}
+	for _, opts := range [][]client.ConsumerOption{
+		{client.WithPop(time.Minute), client.WithOrdered(false)},
+		{client.WithPop(time.Minute), client.WithBroadcast("", nil)},
+		{client.WithPop(time.Hour)},
+		{client.WithBroadcast("a/b", nil)},
+	} {
+		if _, err := c.NewConsumer("pop", opts...); err == nil {
+			t.Error("contradicting options are taken")
+		}
+	}
 	if _, err := c.NewReader("g", client.WithConcurrency(2)); err == nil {
 		t.Error("a reader takes WithConcurrency")
 	}

@@ -36,6 +36,7 @@ type pull struct {
 	at      int64
 	version int64 // of the subscription
 	sql     bool
+	expr    string // of pop
 
 	sent     time.Time
 	addr     string
@@ -96,6 +97,10 @@ func (l *lane) send(p *pull) error {
 	if err != nil {
 		return err
 	}
+	p.addr, p.sent = addr, time.Now()
+	if k.cfg.pop {
+		return conn.Start(context.Background(), p.popRequest(), p)
+	}
 	h := protocol.PullRequest{
 		Group: q.group, Topic: q.topic, QueueID: int32(q.id.ID), QueueOffset: p.at,
 		MaxMessages: int32(min(pullBatch, k.cfg.prefetch)), SysFlag: protocol.PullSuspend,
@@ -108,7 +113,6 @@ func (l *lane) send(p *pull) error {
 	}
 	// No position rides on the pull, as it does in RocketMQ's clients: brokers may handle it after a
 	// later one that was stored by a request of its own, when the queue goes to another member.
-	p.addr, p.sent = addr, time.Now()
 	return conn.Start(context.Background(), &invoke.Request{
 		Code: remoting.PullMessage, Header: &h, Timeout: pullTimeout,
 	}, p)
@@ -129,6 +133,10 @@ func (l *lane) answer(p *pull) {
 	}
 	if p.err != nil {
 		l.fail(p, p.err)
+		return
+	}
+	if k.cfg.pop {
+		l.popped(p)
 		return
 	}
 	switch p.res.Code {

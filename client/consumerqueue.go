@@ -23,6 +23,8 @@ type delivery struct {
 	offset   int64       // in the queue
 	size     int         // bytes that count against the bounds
 	key      string      // of ordered-by-key consumption
+	receipt  string      // of pop
+	expires  time.Time   // of pop: others may have it from then on
 	started  bool        // a handler has or had it
 	done     bool
 	detached bool // what happens to it does not count any more
@@ -184,7 +186,7 @@ func (q *queue) fullLocked() string {
 		return "messages"
 	case q.bytes >= c.prefetchBytes:
 		return "bytes"
-	case !c.ordered && q.spanLocked() > spanMax:
+	case !c.ordered && !c.pop && q.spanLocked() > spanMax:
 		return "span"
 	}
 	return ""
@@ -201,7 +203,7 @@ func (q *queue) spanLocked() int64 {
 func (q *queue) roomyLocked() bool {
 	c := &q.k.cfg
 	return below(q.count, c.prefetch) && below(q.bytes, c.prefetchBytes) &&
-		(c.ordered || q.spanLocked() <= spanMax*4/5)
+		(c.ordered || c.pop || q.spanLocked() <= spanMax*4/5)
 }
 
 func (k *Consumer) crowdedLocked() bool {
@@ -240,7 +242,9 @@ func (q *queue) fetchLocked() (reason string) {
 		k.crowded = append(k.crowded, q)
 		return "consumer"
 	}
-	p := &pull{q: q, at: q.next, version: q.sub.SubVersion, sql: !q.sub.IsTag()}
+	p := &pull{
+		q: q, at: q.next, version: q.sub.SubVersion, sql: !q.sub.IsTag(), expr: q.sub.SubString,
+	}
 	q.pull = p
 	q.lane.events.push(p)
 	return ""

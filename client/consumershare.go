@@ -86,6 +86,9 @@ func (k *Consumer) prepare(ctx context.Context, add []Queue, old map[Queue]bool)
 // origin works out where a queue begins: the stored position, else the start option. Queues that
 // appeared while the consumer runs begin with their first message.
 func (k *Consumer) origin(ctx context.Context, id Queue, old bool) (at int64, stored bool, err error) {
+	if k.cfg.pop { // the broker knows
+		return 0, true, nil
+	}
 	if k.store != nil {
 		at, stored, err = k.store.Load(ctx, k.group, id)
 	} else {
@@ -280,6 +283,9 @@ func (k *Consumer) commit(ctx context.Context, queues []*queue, final bool) erro
 		q      *queue
 		at     int64
 		forced bool
+	}
+	if k.cfg.pop {
+		return nil
 	}
 	var saves []save
 	for _, q := range queues {

@@ -102,7 +102,14 @@ func (k *Consumer) nextLocked(w *worker) bool {
 		for len(w.batch) < k.work.size && q.ready.len() > 0 {
 			d := q.ready.pop()
 			d.started = true
+			if k.cfg.pop && !time.Now().Before(d.expires) { // others have it by now
+				q.settleLocked(d)
+				continue
+			}
 			w.batch = append(w.batch, d)
+		}
+		if len(w.batch) == 0 {
+			continue
 		}
 		q.active += len(w.batch)
 		q.busy = k.cfg.ordered && !k.cfg.byKey
@@ -243,11 +250,17 @@ func (d *delivery) open() error {
 func (w *worker) decide(i int, err error) {
 	d, k := w.batch[i], w.k
 	what := decide(err)
+	if what.how != handled {
+		k.tell(d, err)
+	}
+	if k.cfg.pop {
+		w.settlePop(i, what)
+		return
+	}
 	if what.how == handled {
 		w.fates[i] = fate{settled: true}
 		return
 	}
-	k.tell(d, err)
 	if what.how == skipped {
 		w.fates[i] = fate{settled: true}
 		return
@@ -401,7 +414,7 @@ func (k *Consumer) watch() {
 		ran := now.Sub(w.began)
 		if ran >= limit {
 			late = append(late, w.ctx)
-			if ran >= final && !k.cfg.ordered && k.phase == running && !w.queue.lost {
+			if ran >= final && !k.cfg.ordered && !k.cfg.pop && k.phase == running && !w.queue.lost {
 				w.givenUp = true
 				q, ds := w.queue, append([]*delivery(nil), w.batch...)
 				k.wg.Go(func() { k.giveUp(q, ds) })
@@ -413,7 +426,7 @@ func (k *Consumer) watch() {
 			left = max(final-ran, time.Millisecond)
 		}
 		if ran >= final {
-			left = limit // ordered: its context has ended, there is nothing else to do
+			left = limit // ordered, pop: its context has ended, there is nothing else to do
 		}
 		if next < 0 || left < next {
 			next = left

@@ -37,7 +37,9 @@ type consumerConfig struct {
 	maxRetries     int // -1: 16, and without limit when ordered
 	handlerTimeout time.Duration
 	drainTimeout   time.Duration
-	consumerOnly   []string // names of such options that were given
+	pop            bool          // instead of pulls
+	popInvisible   time.Duration // of pop
+	consumerOnly   []string      // names of such options that were given
 
 	// Tests shorten them.
 	rebalanceEvery time.Duration
@@ -265,6 +267,9 @@ func (c *consumerConfig) check() error {
 	bad(c.prefetch < 1 || c.prefetchBytes < 1, "prefetch of %d messages and %d bytes, at least 1 each",
 		c.prefetch, c.prefetchBytes)
 	bad(c.assignor == nil, "assignor is nil")
+	if err := c.checkPop(); err != nil {
+		errs = append(errs, err)
+	}
 	bad(c.concurrency < 1, "concurrency is %d, must be positive", c.concurrency)
 	for _, d := range []struct {
 		name string

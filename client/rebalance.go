@@ -42,7 +42,8 @@ type balancer struct {
 	desk
 	share     sharer
 	assignor  Assignor
-	all       bool // every queue is this member's: broadcasting, or no group
+	all       bool // every queue is this member's: broadcasting, pop, or no group
+	pop       bool // queues stand for all of a broker
 	every     time.Duration
 	least     time.Duration // between two rounds
 	wakeup    chan struct{} // capacity 1
@@ -56,7 +57,8 @@ type balancer struct {
 
 func newBalancer(d desk, s sharer, cfg *consumerConfig) *balancer {
 	return &balancer{
-		desk: d, share: s, assignor: cfg.assignor, all: cfg.broadcast || d.group == "",
+		desk: d, share: s, assignor: cfg.assignor, all: cfg.broadcast || cfg.pop || d.group == "",
+		pop:   cfg.pop,
 		every: cfg.rebalanceEvery, least: cfg.rebalanceLeast, wakeup: make(chan struct{}, 1),
 		old: map[string]map[Queue]bool{},
 	}
@@ -210,6 +212,9 @@ func (b *balancer) divide(
 ) ([]Queue, error) {
 	queues := slices.Clone(rt.readable)
 	sortQueues(queues)
+	if b.pop {
+		queues = popQueues(queues)
+	}
 	if b.all || len(queues) == 0 {
 		return queues, nil
 	}

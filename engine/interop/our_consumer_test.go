@@ -344,3 +344,47 @@ func TestOurConsumerServesBroker(t *testing.T) {
 		t.Errorf("direct delivery: %+v, %v", res, err)
 	}
 }
+
+// Pop: brokers hand messages to any member; what is acknowledged does not come again, what fails does.
+func TestOurConsumerPop(t *testing.T) {
+	t.Parallel()
+	if *against != "apache" {
+		t.Skip("pop is asked of Apache's broker until ours has it")
+	}
+	at, jvm := servers(t), java(t)
+	topic, group := name(t, "T"), name(t, "CG")
+	createTopic(t, at, topic, 4)
+	p := producer(t, jvm, at, nil)
+	want := many(t, jvm, p, topic, "m", 40)
+	var fails sync.Map
+	handle := func(_ context.Context, m *client.Received) error {
+		if string(m.Body) == "m7" {
+			if _, again := fails.LoadOrStore("m7", true); !again {
+				return client.RetryAfter(time.Second, errors.New("once"))
+			}
+		}
+		return nil
+	}
+	opts := []client.ConsumerOption{
+		client.WithSubscription(topic, client.All()), client.WithPop(10 * time.Second),
+	}
+	one, two := join(t, at, group, handle, opts...), join(t, at, group, handle, opts...)
+	want = append(want, many(t, jvm, p, topic, "more", 40)...)
+	got := func() []string { return append(one.bodies(), two.bodies()...) }
+	eventually(t, 40*time.Second, func() error {
+		if n := len(got()); n < len(want)+1 {
+			return fmt.Errorf("%d deliveries", n)
+		}
+		return sameSet(got(), want)
+	})
+	want = append(want, many(t, jvm, p, topic, "last", 4)...)
+	eventually(t, 30*time.Second, func() error { return sameSet(got(), want) })
+	if n := len(got()); n != len(want)+1 {
+		t.Errorf("%d deliveries of %d messages, one of which failed once", n, len(want))
+	}
+	for _, m := range append(one.received(), two.received()...) {
+		if string(m.Body) == "m7" && m.Attempt > 1 && m.Topic != topic {
+			t.Errorf("redelivery %+v", m)
+		}
+	}
+}
