@@ -26,6 +26,17 @@ func faultCounts() map[faultproxy.Fault]func(f *measure.Faults) int64 {
 	}
 }
 
+// slowDelay is far above what a busy machine delays by itself.
+const slowDelay = 2500 * time.Millisecond
+
+// lateFlag bounds the age of messages where they are delayed.
+func lateFlag(fault faultproxy.Fault) []string {
+	if fault != faultproxy.Delay {
+		return nil
+	}
+	return []string{"--late-ms", "2000"}
+}
+
 // TestPerfVerifyLive: `perf verify`, which sends and reads at once through the proxy, ends with 1 and
 // the right count for each fault, and with 0 without one.
 func TestPerfVerifyLive(t *testing.T) {
@@ -36,21 +47,24 @@ func TestPerfVerifyLive(t *testing.T) {
 			cluster := enginetest.Start(t)
 			proxy, err := faultproxy.Start(faultproxy.Config{
 				NameServer: cluster.NameServer(), Broker: cluster.Broker(), Fault: fault, Every: 97,
-				Count: 3, Delay: 700 * time.Millisecond,
+				Count: 3, Delay: slowDelay,
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer proxy.Close()
-			code, stdout, stderr := command(t, "perf", "verify", "-n", proxy.NameServer(), "--topic", "live",
-				"--count", "600", "--in-flight", "1", "--queues", "4", "--late-ms", "600", "--json")
+			line := []string{
+				"perf", "verify", "-n", proxy.NameServer(), "--topic", "live", "--count", "300",
+				"--in-flight", "1", "--queues", "4", "--timeout-ms", "10000", "--json",
+			}
+			code, stdout, stderr := command(t, append(line, lateFlag(fault)...)...)
 			results, err := report.Parse([]byte(stdout))
 			if err != nil || len(results) != 2 || results[1].Verify == nil {
 				t.Fatalf("results: %v, %d of them, stderr %s, stdout %s", err, len(results), stderr, stdout)
 			}
 			verdict := results[1].Verify
 			if fault == faultproxy.None {
-				if code != exitDone || verdict.Messages != 600 {
+				if code != exitDone || verdict.Messages != 300 {
 					t.Errorf("without a fault: exit %d, %+v", code, verdict)
 				}
 				return
@@ -79,18 +93,17 @@ func TestPerfVerifyFaults(t *testing.T) {
 			cluster := enginetest.Start(t)
 			proxy, err := faultproxy.Start(faultproxy.Config{
 				NameServer: cluster.NameServer(), Broker: cluster.Broker(), Fault: fault, Every: 50,
-				Count: 3, Delay: 300 * time.Millisecond,
+				Count: 3, Delay: slowDelay,
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer proxy.Close()
 			must(t, "perf", "produce", "-n", proxy.NameServer(), "--topic", "checked", "--verify",
-				"--count", "500", "--in-flight", "1")
-			check := []string{
+				"--count", "200", "--in-flight", "1", "--timeout-ms", "10000")
+			check := append([]string{
 				"perf", "consume", "-n", cluster.NameServer(), "--topic", "checked", "--verify",
-				"--late-ms", "250",
-			}
+			}, lateFlag(fault)...)
 			code, stdout, _ := command(t, append(check, "--json")...)
 			var res measure.Result
 			if err := json.Unmarshal([]byte(stdout), &res); err != nil || res.Verify == nil {
@@ -121,8 +134,7 @@ func TestPerfVerifyClean(t *testing.T) {
 	}
 	defer proxy.Close()
 	must(t, "perf", "produce", "-n", proxy.NameServer(), "--topic", "checked", "--verify", "--count", "500")
-	out := must(t, "perf", "consume", "-n", cluster.NameServer(), "--topic", "checked", "--verify",
-		"--late-ms", "5000")
+	out := must(t, "perf", "consume", "-n", cluster.NameServer(), "--topic", "checked", "--verify")
 	if want := fmt.Sprintf("%d numbered messages", 500); !strings.Contains(out, want) {
 		t.Errorf("no %q in:\n%s", want, out)
 	}
