@@ -37,8 +37,8 @@ func lateFlag(fault faultproxy.Fault) []string {
 	return []string{"--late-ms", "2000"}
 }
 
-// TestPerfVerifyLive: `perf verify`, which sends and reads at once through the proxy, ends with 1 and
-// the right count for each fault, and with 0 without one.
+// TestPerfVerifyLive: `perf verify`, which sends and reads at once through the proxy, ends with 1
+// and the right count for each fault, and with 0 without one.
 func TestPerfVerifyLive(t *testing.T) {
 	t.Parallel()
 	for _, fault := range append(faultproxy.Faults(), faultproxy.None) {
@@ -78,8 +78,8 @@ func TestPerfVerifyLive(t *testing.T) {
 	}
 }
 
-// TestPerfVerifyFaults: whatever a proxy does to acknowledged messages, `perf consume --verify` ends
-// with 1, counts it in JSON, and names it in text.
+// TestPerfVerifyFaults: whatever a proxy does to acknowledged messages, `perf consume --verify`
+// ends with 1, counts it in JSON, and names it in text.
 func TestPerfVerifyFaults(t *testing.T) {
 	t.Parallel()
 	count := faultCounts()

@@ -11,8 +11,8 @@ import (
 	"github.com/skylarkmq/skylark/net/remoting"
 )
 
-// opaqueOwn is the first opaque of requests that the proxy makes up; clients count up from 0 or from
-// numbers far above.
+// opaqueOwn is the first opaque of requests that the proxy makes up; clients count up from 0 or
+// from numbers far above.
 const opaqueOwn = -1_000_000_000
 
 // link is one connection to the broker.

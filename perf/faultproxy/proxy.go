@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package faultproxy stands between clients and a real broker and does to some sends what a broker
-// must never do: it drops acknowledged messages, doubles them, changes their order or their bytes, or
-// holds them back. Tests of the load generator's verification use it; a check that has never seen a
-// fault proves nothing.
+// must never do: it drops acknowledged messages, doubles them, changes their order or their bytes,
+// or holds them back. Tests of the load generator's verification use it; a check that has never
+// seen a fault proves nothing.
 //
-// Clients are given the proxy's name server, whose answers name the proxy in the place of the broker.
-// What is injected is counted, so that a test can ask for the exact verdict. The proxy understands
-// frames and the heads of sends, and passes everything else on as it came.
+// Clients are given the proxy's name server, whose answers name the proxy in the place of the
+// broker. What is injected is counted, so that a test can ask for the exact verdict. The proxy
+// understands frames and the heads of sends, and passes everything else on as it came.
 //
 //	p, err := faultproxy.Start(faultproxy.Config{
 //		NameServer: names, Broker: broker, Fault: faultproxy.Drop, Every: 100, Count: 5,
@@ -184,8 +184,8 @@ func both(client, server net.Conn, up, down func() error) {
 	<-done
 }
 
-// relayNames passes requests on unseen, and puts the proxy's address in the place of the broker's in
-// the answers.
+// relayNames passes requests on unseen, and puts the proxy's address in the place of the broker's
+// in the answers.
 func (p *Proxy) relayNames(client, server net.Conn) {
 	both(client, server, func() error {
 		_, err := io.Copy(server, client)

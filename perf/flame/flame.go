@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package flame draws a CPU profile as a flame graph: an SVG that any browser opens, without scripts
-// from elsewhere. Each box is a function; it stands on its caller, and its width is its share of the
-// CPU time. Names and shares show under the pointer, and a click on a box makes it as wide as the
-// picture.
+// Package flame draws a CPU profile as a flame graph: an SVG that any browser opens, without
+// scripts from elsewhere. Each box is a function; it stands on its caller, and its width is its
+// share of the CPU time. Names and shares show under the pointer, and a click on a box makes it as
+// wide as the picture.
 //
 //	svg, err := flame.SVG(profileBytes, "broker under ingest-small")
 package flame

@@ -17,8 +17,8 @@ import (
 	"github.com/skylarkmq/skylark/perf/flame"
 )
 
-// made is a profile of 100 ms: 75 in main > handle > append, 25 in main > syscall, of which handle is
-// inlined into main.
+// made is a profile of 100 ms: 75 in main > handle > append, 25 in main > syscall, of which handle
+// is inlined into main.
 func made(t *testing.T) []byte {
 	t.Helper()
 	names := []string{"main.main", "github.com/skylarkmq/skylark/engine.handle<T>", "runtime.memmove", "syscall.write"}

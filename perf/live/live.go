@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package live shows a run of the load generator on a terminal: a progress bar below a few lines with
-// the current rate, latencies, errors by code and what waits. It draws; perf/measure gives the
+// Package live shows a run of the load generator on a terminal: a progress bar below a few lines
+// with the current rate, latencies, errors by code and what waits. It draws; perf/measure gives the
 // figures.
 //
 //	v := live.New(os.Stdout)

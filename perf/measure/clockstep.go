@@ -4,8 +4,8 @@ package measure
 
 import "time"
 
-// stepLeast is the smallest change between two looks, about a second apart, that counts as a step of
-// the wall clock: time daemons that slew it stay below 0.5 ms a second.
+// stepLeast is the smallest change between two looks, about a second apart, that counts as a step
+// of the wall clock: time daemons that slew it stay below 0.5 ms a second.
 const stepLeast = 5 * time.Millisecond
 
 // wallStep returns by how much the wall clock has gone ahead of c since c was made.

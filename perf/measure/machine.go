@@ -39,7 +39,8 @@ func readMachineCPU(proc string) (m machineCPU) {
 	return m
 }
 
-// Machine is the CPU of the whole machine over the measured window, as shares of all its processors.
+// Machine is the CPU of the whole machine over the measured window, as shares of all its
+// processors.
 type Machine struct {
 	IdleShare   float64 `json:"idle_share"`   // waiting for a disk included
 	StolenShare float64 `json:"stolen_share"` // taken by the hypervisor for other guests
@@ -64,8 +65,9 @@ type kernelThread struct {
 	seconds float64
 }
 
-// kernelKind says what a kernel thread does that a broker's pages cause; "" when it is none of that.
-// Write-back runs on unbound workers, which say so only while they do it: all their work is one kind.
+// kernelKind says what a kernel thread does that a broker's pages cause; "" when it is none of
+// that. Write-back runs on unbound workers, which say so only while they do it: all their work is
+// one kind.
 func kernelKind(name string) string {
 	for _, k := range [][2]string{
 		{"kswapd", "kswapd"},
@@ -123,8 +125,8 @@ func kernelCPU(proc string) KernelThreads {
 }
 
 // KernelUsed is the CPU in seconds that each kind used between two readings: kswapd, kcompactd,
-// journal, unbound-worker (write-back is theirs), worker. A thread that ended meanwhile takes its time
-// with it. Kinds that used nothing are left out.
+// journal, unbound-worker (write-back is theirs), worker. A thread that ended meanwhile takes its
+// time with it. Kinds that used nothing are left out.
 func KernelUsed(before, after KernelThreads) map[string]float64 {
 	used := map[string]float64{}
 	for pid, t := range after {

@@ -13,8 +13,8 @@ import (
 // 100 000.
 const SamplesBeyond = 10
 
-// Millis is a latency in milliseconds. NaN means that there were too few samples to tell; JSON shows
-// that as null and text as "-".
+// Millis is a latency in milliseconds. NaN means that there were too few samples to tell; JSON
+// shows that as null and text as "-".
 type Millis float64
 
 // Unknown is the quantile of too few samples.
@@ -74,8 +74,8 @@ type Point struct {
 	MS float64 `json:"ms"`
 }
 
-// Curve returns points for a chart whose axis is logarithmic in 1/(1-q): ten for each decade, as far
-// as samples suffice. Nil when nothing was recorded.
+// Curve returns points for a chart whose axis is logarithmic in 1/(1-q): ten for each decade, as
+// far as samples suffice. Nil when nothing was recorded.
 func (h *Histogram) Curve() []Point {
 	var points []Point
 	for i := 0; ; i++ {

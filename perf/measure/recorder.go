@@ -169,8 +169,8 @@ func (r *Recorder) TakeMax() (first, second int64) {
 	return first, second
 }
 
-// swap puts an empty histogram in the place of the one that was filled since the last swap, and adds
-// what failed to causes.
+// swap puts an empty histogram in the place of the one that was filled since the last swap, and
+// adds what failed to causes.
 func (r *Recorder) swap(empty *Histogram, causes map[string]int64) *Histogram {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -47,8 +47,8 @@ func NewProcess(pid int, before, after Usage, messages int64) Process {
 // removed or changed ones make a new number.
 const SchemaVersion = 1
 
-// Result is the outcome of a run, the last JSON object of `skylark perf --json`. perf/docs/result.md
-// describes its JSON form.
+// Result is the outcome of a run, the last JSON object of `skylark perf --json`.
+// perf/docs/result.md describes its JSON form.
 type Result struct {
 	Type    string `json:"type"` // "result"
 	Schema  int    `json:"schema"`
@@ -97,8 +97,8 @@ type Result struct {
 }
 
 // Result returns what was measured, once the window is closed and every answer that counts is
-// there. Command, latencyFrom, settings and rateAsked stand in it as they are given; the caller adds
-// Sent, Verify, OK and Problem. Call it once.
+// there. Command, latencyFrom, settings and rateAsked stand in it as they are given; the caller
+// adds Sent, Verify, OK and Problem. Call it once.
 func (s *Sampler) Result(command, latencyFrom string, settings any, rateAsked float64) *Result {
 	s.finish()
 	t, ns := s.Totals(), s.closedAt-s.openedAt

@@ -69,8 +69,9 @@ type Sampled struct {
 	HistogramLog io.Writer
 }
 
-// Sampler takes the series of a run, and everything that is measured at both ends of its window. One
-// goroutine uses it: Open, Tick about once a second, Close, and Fill once all answers are there.
+// Sampler takes the series of a run, and everything that is measured at both ends of its window.
+// One goroutine uses it: Open, Tick about once a second, Close, and Fill once all answers are
+// there.
 type Sampler struct {
 	of    Sampled
 	own   int // pid

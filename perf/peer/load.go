@@ -173,8 +173,8 @@ type outcome struct {
 	Reader *measure.Result `json:"reader,omitempty"`
 }
 
-// tail is where the latency of the load is measured: at the reader, if there is one beside the sender,
-// from the due moment with endToEnd, and otherwise from the broker's stamp.
+// tail is where the latency of the load is measured: at the reader, if there is one beside the
+// sender, from the due moment with endToEnd, and otherwise from the broker's stamp.
 func (o *outcome) tail(l *load) *measure.Result {
 	if o.Reader != nil && !l.coldRead {
 		return o.Reader

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command peer measures Skylark and Apache RocketMQ side by side on one machine and writes a results
-// folder. `make perf-peer` runs it; `make perf` and `make flame` run it with one side and one load.
+// Command peer measures Skylark and Apache RocketMQ side by side on one machine and writes a
+// results folder. `make perf-peer` runs it; `make perf` and `make flame` run it with one side and
+// one load.
 //
-// For each load both brokers start on empty stores with the same broker.conf, both are warmed up, and
-// then they are loaded in turn, round by round, by `skylark perf` with the same options; the report
-// gives medians, ratios and their spread. Before that the page cache is filled, so that neither side
-// works on an emptier machine. Apache RocketMQ comes from Maven Central. A load that fails is reported
-// with the reason, and the next one begins.
+// For each load both brokers start on empty stores with the same broker.conf, both are warmed up,
+// and then they are loaded in turn, round by round, by `skylark perf` with the same options; the
+// report gives medians, ratios and their spread. Before that the page cache is filled, so that
+// neither side works on an emptier machine. Apache RocketMQ comes from Maven Central. A load that
+// fails is reported with the reason, and the next one begins.
 package main
 
 import (
@@ -181,8 +182,8 @@ func (b *bench) one(ctx context.Context, l load, work string) error {
 	return nil
 }
 
-// keepProfile moves the CPU profile of the load that just ended to its place, with a flame graph and
-// a note to fill in.
+// keepProfile moves the CPU profile of the load that just ended to its place, with a flame graph
+// and a note to fill in.
 func keepProfile(ctx context.Context, p plan, l load, work string) error {
 	if err := os.MkdirAll(p.profile, 0o755); err != nil {
 		return err

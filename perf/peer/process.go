@@ -21,8 +21,8 @@ const (
 	tailLines = 30       // of the log of a process that died, shown at once
 )
 
-// process is a running server. Its end is seen at once, whoever causes it: a broker that vanished in
-// the middle of a load once left no word of how.
+// process is a running server. Its end is seen at once, whoever causes it: a broker that vanished
+// in the middle of a load once left no word of how.
 type process struct {
 	name  string // as "skylark broker"
 	cmd   *exec.Cmd
@@ -56,8 +56,8 @@ func startProcess(name string, cmd *exec.Cmd, log string) (*process, error) {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// died describes an end that nobody asked for: exit status or signal, memory and CPU it had used, the
-// end of its log, and what the kernel says of killed processes. nil while it runs.
+// died describes an end that nobody asked for: exit status or signal, memory and CPU it had used,
+// the end of its log, and what the kernel says of killed processes. nil while it runs.
 func (p *process) died() error {
 	select {
 	case <-p.ended:
@@ -90,8 +90,8 @@ func how(state *os.ProcessState) string {
 	return fmt.Sprintf("exit status %d", state.ExitCode())
 }
 
-// kernelWords are the last lines of the kernel's log about killed or crashed processes, as far as it
-// may be read.
+// kernelWords are the last lines of the kernel's log about killed or crashed processes, as far as
+// it may be read.
 func kernelWords() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

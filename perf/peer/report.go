@@ -83,8 +83,14 @@ func (l *load) figures() []figure {
 				name: "p99.9 ms", goal: l.tail, lower: true,
 				of: ms(func(q *measure.Quantiles) measure.Millis { return q.P999 }),
 			},
-			figure{name: "p99 ms", of: ms(func(q *measure.Quantiles) measure.Millis { return q.P99 }), lower: true},
-			figure{name: "p50 ms", of: ms(func(q *measure.Quantiles) measure.Millis { return q.P50 }), lower: true},
+			figure{
+				name: "p99 ms", lower: true,
+				of: ms(func(q *measure.Quantiles) measure.Millis { return q.P99 }),
+			},
+			figure{
+				name: "p50 ms", lower: true,
+				of: ms(func(q *measure.Quantiles) measure.Millis { return q.P50 }),
+			},
 			figure{
 				name: "max ms", lower: true,
 				of: ms(func(q *measure.Quantiles) measure.Millis { return measure.Millis(q.Max) }),
@@ -271,7 +277,8 @@ func (r *results) title(sides []*side) string {
 	if len(sides) == 1 {
 		return fmt.Sprintf("%s alone, at %s, %s", sides[0].name, r.commit, r.started.Format("2006-01-02"))
 	}
-	return fmt.Sprintf("Skylark %s beside Apache RocketMQ, %s", r.commit, r.started.Format("2006-01-02"))
+	return fmt.Sprintf("Skylark %s beside Apache RocketMQ, %s", r.commit,
+		r.started.Format("2006-01-02"))
 }
 
 func (r *results) lead() []string {
@@ -309,15 +316,16 @@ func (r *results) notes() []report.Notice {
 // generator shares, a busy machine is the rule and said above.
 func (r *row) doubts() []string {
 	var list []string
+	told := map[string]bool{}
 	for _, o := range r.outcomes {
 		if o.Round == 0 {
 			continue
 		}
 		for _, w := range o.Result.Warnings {
-			text := o.Side + ": " + w.Text
-			same := func(have string) bool { return strings.HasPrefix(have, o.Side+": "+w.Text[:min(20, len(w.Text))]) }
-			if w.Code != "machine-busy" && w.Code != "short-window" && !slices.ContainsFunc(list, same) {
-				list = append(list, text)
+			key := o.Side + " " + w.Code
+			if w.Code != "machine-busy" && w.Code != "short-window" && !told[key] {
+				told[key] = true
+				list = append(list, o.Side+": "+w.Text)
 			}
 		}
 	}

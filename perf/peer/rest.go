@@ -31,7 +31,8 @@ type atRest struct {
 	ClientsServed    bool    `json:"clients_served,omitempty"`
 }
 
-// measureAtRest watches both sides idle at once, then with many idle connections, one after the other.
+// measureAtRest watches both sides idle at once, then with many idle connections, one after the
+// other.
 func (b *bench) measureAtRest(ctx context.Context) error {
 	rest := make([]atRest, len(b.sides))
 	defer b.down("rest")
@@ -203,8 +204,8 @@ func exchange(c net.Conn, code int, fields map[string]string, body []byte) (int,
 	}
 }
 
-// fillPageCache reads a file of holes as large as memory, so that the kernel has to reclaim pages for
-// whatever is written later, on both sides alike.
+// fillPageCache reads a file of holes as large as memory, so that the kernel has to reclaim pages
+// for whatever is written later, on both sides alike.
 func fillPageCache(ctx context.Context, dir string) error {
 	total, err := memoryBytes("MemTotal")
 	if err != nil {

@@ -80,8 +80,8 @@ func (b *bench) measureLoad(ctx context.Context, l load) (err error) {
 	return nil
 }
 
-// up starts all sides on empty stores. A quick run keeps those that run with the settings of the load,
-// stores and all: starting Apache's servers takes longer than loading them.
+// up starts all sides on empty stores. A quick run keeps those that run with the settings of the
+// load, stores and all: starting Apache's servers takes longer than loading them.
 func (b *bench) up(ctx context.Context, l load) error {
 	if b.plan.quick && b.running != nil && maps.Equal(*b.running, l.settings) {
 		return nil

@@ -126,7 +126,8 @@ func (s *side) writeConf(settings map[string]string) error {
 	return os.WriteFile(filepath.Join(s.dir, "broker.conf"), []byte(broker), 0o644)
 }
 
-// up starts the side on an empty store and waits until a client can send. It notes how long that took.
+// up starts the side on an empty store and waits until a client can send. It notes how long that
+// took.
 func (s *side) up(ctx context.Context, settings map[string]string) error {
 	if err := os.RemoveAll(s.dir); err != nil {
 		return err

@@ -61,8 +61,8 @@ func labelled(name, label string) string {
 	return name + " " + label
 }
 
-// pair draws two figures of each run: in two colours, or with several runs in the colour of the run;
-// the second one is dashed.
+// pair draws two figures of each run: in two colours, or with several runs in the colour of the
+// run; the second one is dashed.
 func pair(c *Chart, runs []Named, first, second string,
 	of func(s *measure.Second) (first, second measure.Millis), hasFirst func(r *measure.Result) bool,
 ) {
@@ -98,8 +98,8 @@ func above(v measure.Millis) measure.Millis {
 	return measure.Unknown()
 }
 
-// Charts draws runs over each other: rate, latencies over time, the latency curve, CPU, memory, what
-// waits and what failed, as far as the runs have them.
+// Charts draws runs over each other: rate, latencies over time, the latency curve, CPU, memory,
+// what waits and what failed, as far as the runs have them.
 func Charts(runs ...Named) []Chart {
 	charts := []Chart{rateChart(runs), latencyChart(runs), curveChart(runs), cpuChart(runs)}
 	charts = append(charts, memoryChart(runs), waitingChart(runs), failureChart(runs))

@@ -29,8 +29,8 @@ const (
 	Undecided Verdict = "undecided" // too little to tell noise from difference; Note says why
 )
 
-// Alphas are the probabilities with which noise alone may be called a difference. Seconds of one run
-// do not show how runs differ from each other, so they have to differ more clearly.
+// Alphas are the probabilities with which noise alone may be called a difference. Seconds of one
+// run do not show how runs differ from each other, so they have to differ more clearly.
 const (
 	AlphaRuns    = 0.05
 	AlphaSeconds = 0.01
@@ -85,7 +85,8 @@ type Comparison struct {
 	Different []Difference `json:"different,omitempty"`
 }
 
-// Compare holds b against a. Both have at least one run. alpha of 0 takes AlphaRuns or AlphaSeconds.
+// Compare holds b against a. Both have at least one run. alpha of 0 takes AlphaRuns or
+// AlphaSeconds.
 func Compare(a, b Side, alpha float64) *Comparison {
 	c := &Comparison{Type: "comparison", Schema: ComparisonSchema, A: noteOf(a), B: noteOf(b)}
 	paced := func(r *measure.Result) bool { return r.RateAsked > 0 }

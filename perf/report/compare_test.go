@@ -16,7 +16,8 @@ import (
 	"github.com/skylarkmq/skylark/perf/report"
 )
 
-// run makes a result of n seconds around a rate and a p99, each second off by up to noise (a share).
+// run makes a result of n seconds around a rate and a p99, each second off by up to noise (a
+// share).
 func run(seed uint64, n int, rate, p99, noise float64) *measure.Result {
 	random := rand.New(rand.NewPCG(seed*0x9e3779b97f4a7c15, 7))
 	off := func(v float64) float64 { return v * (1 + noise*(2*random.Float64()-1)) }
@@ -107,8 +108,8 @@ func TestCompareSeconds(t *testing.T) {
 	}
 }
 
-// TestCompareFalseAlarms: of many pairs of the same load few may be called different. Rates within a
-// run wander, as those of a real broker do, so neighbouring seconds are alike.
+// TestCompareFalseAlarms: of many pairs of the same load few may be called different. Rates within
+// a run wander, as those of a real broker do, so neighbouring seconds are alike.
 func TestCompareFalseAlarms(t *testing.T) {
 	t.Parallel()
 	wandering := func(seed uint64) *measure.Result {

@@ -25,7 +25,9 @@ func howJudged() string {
 // Table is the comparison as a table.
 func (c *Comparison) Table() Table {
 	t := Table{
-		Head:        []string{"figure", "unit", "A", "B", "B/A", "95 % of parts", "p", "values", "verdict"},
+		Head: []string{
+			"figure", "unit", "A", "B", "B/A", "95 % of parts", "p", "values", "verdict",
+		},
 		FirstFigure: 2, Figures: 6,
 	}
 	notes := map[string]int{}

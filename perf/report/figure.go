@@ -72,7 +72,9 @@ func costFigures() []figure {
 			func(r *measure.Result) float64 {
 				return ofProcess(r.Broker, func(p *measure.Process) float64 { return p.CPUMicrosPerMessage })
 			},
-			func(s *measure.Second) float64 { return s.BrokerCPU * s.Length * 1e6 / float64(s.Messages) }, false,
+			func(s *measure.Second) float64 {
+				return s.BrokerCPU * s.Length * 1e6 / float64(s.Messages)
+			}, false,
 		},
 		{
 			"broker.messages_per_cpu_second", "msg/s", Higher,
@@ -94,7 +96,9 @@ func costFigures() []figure {
 				return ofProcess(r.Generator,
 					func(p *measure.Process) float64 { return p.CPUMicrosPerMessage })
 			},
-			func(s *measure.Second) float64 { return s.OwnCPU * s.Length * 1e6 / float64(s.Messages) }, false,
+			func(s *measure.Second) float64 {
+				return s.OwnCPU * s.Length * 1e6 / float64(s.Messages)
+			}, false,
 		},
 		{
 			"failed", "messages", Lower,

@@ -46,8 +46,8 @@ func Create(dir string) (*Folder, error) {
 	return &Folder{dir: dir}, nil
 }
 
-// HistogramLog creates the histogram log of a part of the run; empty for a run of one part. Write or
-// Close closes it.
+// HistogramLog creates the histogram log of a part of the run; empty for a run of one part. Write
+// or Close closes it.
 func (f *Folder) HistogramLog(part string) (io.Writer, error) {
 	name := LogName
 	if part != "" {
@@ -72,8 +72,8 @@ func (f *Folder) Close() error {
 	return errors.Join(errs...)
 }
 
-// Discard removes what a run without a result has left: the histogram logs, and the folder if nothing
-// else is in it.
+// Discard removes what a run without a result has left: the histogram logs, and the folder if
+// nothing else is in it.
 func (f *Folder) Discard() {
 	var names []string
 	for _, log := range f.logs {

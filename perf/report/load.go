@@ -16,8 +16,8 @@ import (
 	"github.com/skylarkmq/skylark/perf/measure"
 )
 
-// Side is one side of a comparison: the results of one run, or of several of the same load. A run has
-// a result for each of its parts.
+// Side is one side of a comparison: the results of one run, or of several of the same load. A run
+// has a result for each of its parts.
 type Side struct {
 	Name string
 	Runs []*measure.Result
@@ -45,9 +45,9 @@ func (s Side) Part(name string) Side {
 	return one
 }
 
-// Load reads the results at path: a results folder, a folder of such folders (each a run of the same
-// load), or a file that holds a result, an array of them, or what `skylark perf --json` printed.
-// At least one result is returned.
+// Load reads the results at path: a results folder, a folder of such folders (each a run of the
+// same load), or a file that holds a result, an array of them, or what `skylark perf --json`
+// printed. At least one result is returned.
 func Load(path string) (Side, error) {
 	side := Side{Name: filepath.Clean(path)}
 	info, err := os.Stat(path)

@@ -94,7 +94,8 @@ func resultTables(r *measure.Result) []Table {
 	}
 	if f := r.Verify; f != nil {
 		row("verification", "%d messages of %d streams: lost %d, duplicates %d, disordered %d, swapped "+
-			"%d, misplaced %d, changed %d, offset gaps %d, late %d, streams without end %d", f.Messages, f.Streams,
+			"%d, misplaced %d, changed %d, offset gaps %d, late %d, streams without end %d",
+			f.Messages, f.Streams,
 			f.Lost, f.Duplicates, f.Disordered, f.Swapped, f.Misplaced, f.Changed, f.OffsetGaps, f.Late,
 			f.Unended)
 	}
@@ -122,8 +123,8 @@ func textRows(fields map[string]string) [][]string {
 	return rows
 }
 
-// ComparisonPage is the page of comparisons of all parts, with the runs of both sides drawn over each
-// other. A side of several runs is drawn by the one with the median rate.
+// ComparisonPage is the page of comparisons of all parts, with the runs of both sides drawn over
+// each other. A side of several runs is drawn by the one with the median rate.
 func ComparisonPage(list []*Comparison, a, b Side) *Page {
 	p := &Page{
 		Title: fmt.Sprintf("%s and %s", a.Name, b.Name),

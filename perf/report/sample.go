@@ -39,8 +39,8 @@ func runValues(runs []*measure.Result, f figure) spread {
 }
 
 // secondValues has one value for each block of neighbouring seconds. Blocks grow until the means of
-// neighbours no longer depend on each other, as far as blocks enough are left: a broker that is slow
-// for ten seconds has been slow once, not ten times. A block joins at least that many seconds.
+// neighbours no longer depend on each other, as far as blocks enough are left: a broker that is
+// slow for ten seconds has been slow once, not ten times. A block joins at least that many seconds.
 func secondValues(runs []*measure.Result, f figure, block int) spread {
 	var all [][]float64
 	total := 0
