@@ -35,7 +35,6 @@ var acceptedDifferences = map[string]accepted{
 	"probe-send/end transaction of nothing": {1, "Find prepared transaction message failed"},
 
 	// Not there yet, so refused and never stored as a plain message.
-	"probe-noauto/pop with an unknown group": {3, "not supported"},
 
 	// The same code, with the place in the expression said in other words.
 	"probe-client/client config SQL92 broken": {23, "line 1, column"},

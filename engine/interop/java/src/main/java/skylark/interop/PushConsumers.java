@@ -105,6 +105,11 @@ final class PushConsumers {
         c.setConsumeThreadMax(threads);
         c.setPullBatchSize(a.number("pullBatch", 32));
         c.setMaxReconsumeTimes(a.number("maxReconsume", -1));
+        if (a.flag("pop")) {
+            c.setClientRebalance(false); // the broker says which queues, and whether to pop
+            c.setPopInvisibleTime(a.big("invisibleMs", 60_000));
+            c.setPopBatchNums(a.number("pullBatch", 32));
+        }
         List<String> topics = a.has("topics") ? a.texts("topics") : List.of(a.text("topic"));
         for (String topic : topics) {
             if (a.has("sql")) {
