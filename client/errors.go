@@ -86,7 +86,7 @@ type Attempt struct {
 }
 
 // SendError lists every attempt of a send that did not succeed. When the context ended, its error
-// is among the causes.
+// is among the causes. Its text ends with what to do about it.
 type SendError struct {
 	Topic    string
 	Attempts []Attempt
@@ -114,10 +114,14 @@ func (e *SendError) Error() string {
 	if e.MaybeStored {
 		b.WriteString(", maybe stored")
 	}
-	for _, err := range e.Unwrap() {
-		b.WriteString(": ")
-		b.WriteString(err.Error())
-		break
+	if n := len(e.Attempts); n > 0 {
+		fmt.Fprintf(&b, ": %v", e.Attempts[n-1].Err)
+	}
+	if e.stop != nil {
+		fmt.Fprintf(&b, ": %v", e.stop)
+	}
+	if next := adviceFor(e); next != "" {
+		b.WriteString(" (" + next + ")")
 	}
 	return b.String()
 }

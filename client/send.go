@@ -337,8 +337,9 @@ func (p *Producer) selectQueue(rt *topicRoute, m *Message) (Queue, error) {
 	return rt.writable[i], nil
 }
 
-// next goes round the queues, passing over those of the broker that just failed and, with latency
-// fault tolerance, those of slow brokers.
+// next goes round the queues, passing over those of brokers that this message failed at and, with
+// latency fault tolerance, those of slow brokers. When it failed at all of them, only the last one is
+// passed over.
 func (p *Producer) next(queues []Queue, op *sendOp) Queue {
 	n := uint32(len(queues))
 	at := op.topic.turn.Add(1)
@@ -355,11 +356,26 @@ func (p *Producer) next(queues []Queue, op *sendOp) Queue {
 		return queues[at%n]
 	}
 	for i := range n {
+		if q := queues[(at+i)%n]; !op.failedAt(q.Broker) {
+			return q
+		}
+	}
+	for i := range n {
 		if q := queues[(at+i)%n]; q.Broker != op.notLast {
 			return q
 		}
 	}
 	return queues[at%n]
+}
+
+// failedAt reports whether an attempt at a broker failed.
+func (op *sendOp) failedAt(broker string) bool {
+	for i := range op.attempts {
+		if op.attempts[i].Queue.Broker == broker {
+			return true
+		}
+	}
+	return false
 }
 
 // request renders the attempt. The header is filled in anew each time, with the queue of this
