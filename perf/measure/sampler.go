@@ -70,7 +70,7 @@ type Sampled struct {
 }
 
 // Sampler takes the series of a run, and everything that is measured at both ends of its window.
-// One goroutine uses it: Open, Tick about once a second, Close, and Fill once all answers are
+// One goroutine uses it: Open, Tick about once a second, Close, and Result once all answers are
 // there.
 type Sampler struct {
 	of    Sampled

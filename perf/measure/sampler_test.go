@@ -202,7 +202,8 @@ func TestWarnings(t *testing.T) {
 		return list
 	}
 	plain := func() *Sampler { return NewSampler(Sampled{Clock: NewClock()}) }
-	stepped, below, unread := plain(), plain(), plain()
+	stepped, below, unread, unsent := plain(), plain(), plain(), plain()
+	unsent.series = []Second{{SocketUnsent: 1 << 20}, {}}
 	stepped.steps = clockSteps{count: 1, sum: time.Second}
 	below.total.Record(-5, 10_000)
 	unread.series = []Second{{SocketUnread: 1 << 20}, {}}
@@ -217,6 +218,7 @@ func TestWarnings(t *testing.T) {
 		{"stolen-cpu", plain(), func(r *Result) { r.Machine.StolenShare = 0.05 }},
 		{"rate-not-reached", plain(), func(r *Result) { r.MessagesPerSec = 9_000 }},
 		{"own-sockets", unread, func(*Result) {}},
+		{"unsent-bytes", unsent, func(*Result) {}},
 		{"clock-step", stepped, func(*Result) {}},
 		{"clocks-differ", below, func(*Result) {}},
 		{"short-window", plain(), func(r *Result) { r.Seconds = 2; r.Generator.CPUSeconds = 1 }},

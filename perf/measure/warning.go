@@ -13,15 +13,15 @@ const (
 	machineIdle    = 0.05 // share of the machine that was idle
 	stolenMost     = 0.02 // share of the machine that other guests took
 	rateReached    = 0.99 // of the rate asked
-	unreadMost     = 0.25 // share of seconds that ended with much unread
-	unreadBytes    = 256 << 10
+	waitingMost    = 0.25 // share of seconds that ended with much in the sockets
+	waitingBytes   = 256 << 10
 	belowZeroMost  = 0.001 // share of latencies below zero
 	windowShortest = 5 * time.Second
 )
 
 // Warning is a reason to doubt a figure. Codes are stable: own-cpu, machine-busy, stolen-cpu,
-// rate-not-reached, own-sockets, clock-step, clocks-differ, short-window, few-samples, broker-pid,
-// errors.
+// rate-not-reached, own-sockets, unsent-bytes, clock-step, clocks-differ, short-window,
+// few-samples, broker-pid, errors.
 type Warning struct {
 	Code string `json:"code"`
 	Text string `json:"text"`
@@ -49,15 +49,22 @@ func (s *Sampler) warn(r *Result) {
 	add(r.RateAsked > 0 && r.MessagesPerSec < rateReached*r.RateAsked, "rate-not-reached",
 		"%.0f of %.0f messages a second were reached: latencies are those of an overload",
 		r.MessagesPerSec, r.RateAsked)
-	full := 0
+	unread, unsent := 0, 0
 	for i := range s.series {
-		if s.series[i].SocketUnread >= unreadBytes {
-			full++
+		if s.series[i].SocketUnread >= waitingBytes {
+			unread++
+		}
+		if s.series[i].SocketUnsent >= waitingBytes {
+			unsent++
 		}
 	}
-	add(full > 0 && float64(full) >= unreadMost*float64(len(s.series)), "own-sockets",
+	often := func(n int) bool { return n > 0 && float64(n) >= waitingMost*float64(len(s.series)) }
+	add(often(unread), "own-sockets",
 		"in %d of %d seconds more than %d KiB of answers waited in the load generator's sockets: it "+
-			"reads slower than the broker answers", full, len(s.series), unreadBytes>>10)
+			"reads slower than the broker answers", unread, len(s.series), waitingBytes>>10)
+	add(often(unsent), "unsent-bytes",
+		"in %d of %d seconds more than %d KiB that were written had not arrived: the network, or the "+
+			"broker's reading, takes less than is sent", unsent, len(s.series), waitingBytes>>10)
 	add(s.steps.count > 0, "clock-step", "the wall clock was set %d times, by %v in all: latencies "+
 		"from a time stamp are wrong, those from sent or due are not", s.steps.count, s.steps.sum)
 	below := float64(s.total.below)
