@@ -142,8 +142,8 @@ func kernelSeconds(r *measure.Result) float64 {
 	return sum
 }
 
-// table is one table of all loads, or of one.
-func (r *results) table(sides []*side, rows ...*row) report.Table {
+// table is one table of all loads, or of one. In brief it has the compared figures only.
+func (r *results) table(sides []*side, brief bool, rows ...*row) report.Table {
 	t := report.Table{Head: []string{"load", "figure"}, FirstFigure: 2}
 	for _, s := range sides {
 		t.Head = append(t.Head, s.name)
@@ -159,7 +159,10 @@ func (r *results) table(sides []*side, rows ...*row) report.Table {
 			t.Rows = append(t.Rows, []string{first, "FAILED, see below"})
 			first = ""
 		}
-		for _, f := range row.load.figures() {
+		for i, f := range row.load.figures() {
+			if brief && i > 0 && f.goal == 0 {
+				continue
+			}
 			if cells := row.cells(f, sides); cells != nil {
 				t.Rows = append(t.Rows, append([]string{first, f.name}, cells...))
 				first = ""
@@ -266,6 +269,17 @@ func (r *results) restTable(sides []*side) report.Table {
 			func(i int) float64 { return float64(r.rest[i].IdleRSSAnonBytes) / 1e6 })
 		add("CPU meanwhile, % of a core", "%.2f", func(i int) float64 { return r.rest[i].IdleCPUPercent })
 	}
+	add("RssAnon of the broker, the most in any of these loads, MB", "%.1f", func(i int) float64 {
+		most := 0.0
+		for _, row := range r.rows {
+			for _, o := range row.rounds(sides[i].name) {
+				if o.Result.Broker != nil {
+					most = max(most, float64(o.Result.Broker.RSSAnonMost)/1e6)
+				}
+			}
+		}
+		return most
+	})
 	if len(r.rest) > 0 && r.rest[0].Clients > 0 {
 		add(fmt.Sprintf("RssAnon with %d idle clients, MB", r.rest[0].Clients), "%.1f",
 			func(i int) float64 { return float64(r.rest[i].ClientsRSSAnon) / 1e6 })
@@ -339,7 +353,7 @@ func (r *results) markdown(sides []*side) string {
 	for _, text := range r.lead() {
 		p("%s", text)
 	}
-	p("%s", r.table(sides, r.rows...).Markdown())
+	p("%s", r.table(sides, false, r.rows...).Markdown())
 	var free []string
 	for _, row := range r.rows {
 		free = append(free, fmt.Sprintf("%s %d", row.load.name, row.memFreeMB))
@@ -358,12 +372,14 @@ func (r *results) markdown(sides []*side) string {
 func (r *results) page(sides []*side) *report.Page {
 	p := &report.Page{Title: r.title(sides), Lead: r.lead(), Notices: r.notes()}
 	p.Sections = append(p.Sections, report.Section{
+		Title: "Compared figures", Tables: []report.Table{r.table(sides, true, r.rows...)},
+	}, report.Section{
 		Title: "Settings and rest", Tables: []report.Table{r.settingsTable(sides), r.restTable(sides)},
 	})
 	for _, row := range r.rows {
 		section := report.Section{
 			Title:  row.load.name + ": " + row.load.about,
-			Tables: []report.Table{r.table(sides, row)},
+			Tables: []report.Table{r.table(sides, false, row)},
 		}
 		var named []report.Named
 		for _, s := range sides {
