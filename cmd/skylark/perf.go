@@ -29,7 +29,8 @@ func (a *app) perfCommand() *cobra.Command {
 	cmd.AddCommand(
 		a.perfProduceCommand(), a.perfConsumeCommand(), a.perfLatencyCommand(), a.perfMixedCommand(),
 		a.perfVerifyCommand(), a.perfCompareCommand(), a.perfWorkloadsCommand(),
-		a.perfNullServerCommand(),
+		a.perfApacheProducerCommand(), a.perfApacheBatchProducerCommand(), a.perfApacheConsumerCommand(),
+		a.perfApacheTransactionCommand(), a.perfNullServerCommand(),
 	)
 	return cmd
 }

@@ -120,3 +120,77 @@ func TestPerfHelp(t *testing.T) {
 		}
 	}
 }
+
+// TestE2EApacheCommands: command lines of RocketMQ's benchmark programs work as they are.
+func TestE2EApacheCommands(t *testing.T) {
+	t.Parallel()
+	ns := enginetest.Start(t).NameServer()
+	line := func(text string) string {
+		return must(t, append([]string{"perf"}, strings.Fields(text)...)...)
+	}
+	out := line("apache-producer -n " + ns + " -t a -w8 -s 100 -k true -l 2 -c true -ch 64 -ct ZSTD -q 3000 -ri 1000")
+	for _, want := range []string{
+		"topic: a, threadCount: 8, messageSize: 100, keyEnable: true, propertySize: 0, tagCount: 2, ",
+		"asyncEnable: false\n compressEnable: true, reportInterval: 1000\ncompressType: ZSTD compressLevel: 5\n",
+		"[Complete] Send Total: 3000 Send Failed: 0 Response Failed: 0\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("apache-producer lacks %q:\n%s", want, out)
+		}
+	}
+	out = line("apache-producer --namesrvAddr=" + ns + " --topic a -y true -d true -e 1 -q 100")
+	if !strings.Contains(out, "threadCount: 1,") || !strings.Contains(out, "delayEnable: true, delayLevel: 1, asyncEnable: true") {
+		t.Errorf("apache-producer -y printed %s", out)
+	}
+	out = line("apache-batch-producer -n " + ns + " -t b -w 2 -b 8 -q 800")
+	if !strings.Contains(out, "batchSize: 8, ") || !strings.Contains(out, "[Complete] Send Total: 800 ") {
+		t.Errorf("apache-batch-producer printed %s", out)
+	}
+	line("apache-consumer -n " + ns + " -t b -g g -q 0 -h")
+	res := results(t, "perf", "apache-transaction-producer", "-n", ns, "-t", "c", "-w", "4", "-q", "200",
+		"-sr", "0.5")
+	if len(res) != 1 || res[0].Messages != 200 || !res[0].OK {
+		t.Errorf("apache-transaction-producer: %+v", res)
+	}
+}
+
+// TestE2EApacheConsumer: a group that has read goes on where it stopped.
+func TestE2EApacheConsumer(t *testing.T) {
+	t.Parallel()
+	ns := enginetest.Start(t).NameServer()
+	must(t, "perf", "produce", "-n", ns, "--topic", "a", "--count", "500", "--tags", "2")
+	must(t, "perf", "consume", "-n", ns, "--topic", "a", "--group", "g", "--commit", "--count", "100")
+	expression := filepath.Join(t.TempDir(), "expr")
+	if err := os.WriteFile(expression, []byte("tag0 || tag1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := must(t, "perf", "apache-consumer", "-n", ns, "-t", "a", "-g", "g", "-f", "TAG", "-e", expression,
+		"-q", "200")
+	if !strings.Contains(out, "topic: a, threadCount 20, group: g, suffix: false, filterType: TAG, ") ||
+		!strings.HasSuffix(out, "Expression: tag0 || tag1\nConsumer Started.\n") {
+		t.Errorf("apache-consumer printed %s", out)
+	}
+}
+
+func TestApacheMisuse(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"apache-producer -x 1":                        `unknown option "-x"`,
+		"apache-producer -w":                          "needs a value",
+		"apache-producer -w many":                     "-w is",
+		"apache-producer -a true":                     "access control",
+		"apache-producer -e 0":                        "-e is",
+		"apache-producer extra":                       `unknown option "extra"`,
+		"apache-producer -c true -ct SNAPPY":          "compress is",
+		"apache-batch-producer -b 1":                  "-b is",
+		"apache-consumer -f SQL":                      "-e: reading",
+		"apache-consumer -r 2":                        "-r is",
+		"apache-transaction-producer -su 0.6 -sr 0.6": "together",
+		"apache-transaction-producer -s 5":            "-s is",
+	} {
+		code, _, stderr := command(t, append([]string{"perf"}, strings.Fields(line)...)...)
+		if code != exitMisuse || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %q, want 2 and %q", line, code, stderr, want)
+		}
+	}
+}

@@ -41,8 +41,10 @@ func (a *app) perfConsumeCommand() *cobra.Command {
 	fl.IntVarP(&set.Connections, "connections", "w", set.Connections,
 		"connections of each group, at most one for each queue")
 	fl.IntVar(&set.PullBatch, "pull-batch", set.PullBatch, "messages to ask for in one pull")
-	fl.StringVarP(&set.Filter, "filter", "e", set.Filter, "tag expression as 'a || b'")
-	fl.StringVar(&from, "from", from, "first, last, or stored: where the group stopped")
+	fl.StringVarP(&set.Filter, "filter", "e", set.Filter, "tag expression as 'a || b', or SQL92")
+	fl.StringVarP(&set.FilterType, "filter-type", "f", "TAG", "TAG or SQL92")
+	fl.StringVar(&from, "from", from, "first, last, stored (where the group stopped, else first) or "+
+		"resume (else last)")
 	fl.BoolVar(&set.Commit, "commit", set.Commit, "store the group's offsets, carried by the pulls")
 	fl.IntVar(&suspendMS, "suspend-ms", suspendMS,
 		"how long the broker holds a pull with nothing to return")

@@ -4,6 +4,7 @@ package measure
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -32,6 +33,9 @@ func (w *Window) Add(at int64, t Totals) {
 
 // Full reports whether ten snapshots exist; RocketMQ's programs print nothing before that.
 func (w *Window) Full() bool { return len(w.snaps) == snapshotsMax }
+
+// Len returns how many snapshots there are.
+func (w *Window) Len() int { return len(w.snaps) }
 
 // Rates are per second over a window, latencies in milliseconds.
 type Rates struct {
@@ -91,17 +95,26 @@ func (r Rates) FinalProduceLine(total int64, batch int) string {
 	return fmt.Sprintf("[Complete] Send Total: %d | %s", total, r.produceFields(batch))
 }
 
+// orNaN is how Java prints a mean of no values.
+func (r Rates) orNaN(mean float64) float64 {
+	if r.Messages == 0 {
+		return math.NaN()
+	}
+	return mean
+}
+
 func (r Rates) produceFields(batch int) string {
+	mean := r.orNaN(r.RequestMean)
 	if batch > 1 {
 		return fmt.Sprintf("Send TPS: %d | Send MPS: %d | Max RT(ms): %d | Average RT(ms): %7.3f | "+
 			"Average Message RT(ms): %7.3f | Send Failed: %d | Send Message Failed: %d",
-			int64(r.Requests), int64(r.Messages), int64(r.Max), r.RequestMean,
-			r.RequestMean/float64(batch), (r.SendFailed+r.ResponseFailed)/int64(batch),
+			int64(r.Requests), int64(r.Messages), int64(r.Max), mean,
+			mean/float64(batch), (r.SendFailed+r.ResponseFailed)/int64(batch),
 			r.SendFailed+r.ResponseFailed)
 	}
 	return fmt.Sprintf("Send TPS: %d | Max RT(ms): %d | Average RT(ms): %7.3f | "+
 		"Send Failed: %d | Response Failed: %d",
-		int64(r.Messages), int64(r.Max), r.RequestMean, r.SendFailed, r.ResponseFailed)
+		int64(r.Messages), int64(r.Max), mean, r.SendFailed, r.ResponseFailed)
 }
 
 // ConsumeLine renders the line of RocketMQ's benchmark consumer. The maxima are those since the
@@ -109,6 +122,6 @@ func (r Rates) produceFields(batch int) string {
 func (r Rates) ConsumeLine(now time.Time, storedMaxNS, bornMaxNS int64) string {
 	return fmt.Sprintf("Current Time: %s | Consume TPS: %d | AVG(B2C) RT(ms): %7.3f | "+
 		"AVG(S2C) RT(ms): %7.3f | MAX(B2C) RT(ms): %d | MAX(S2C) RT(ms): %d | Consume Fail: %d",
-		now.Format(timeLayout), int64(r.Messages), r.SecondMean, r.RequestMean,
+		now.Format(timeLayout), int64(r.Messages), r.orNaN(r.SecondMean), r.orNaN(r.RequestMean),
 		bornMaxNS/1e6, storedMaxNS/1e6, r.failedInWindow)
 }

@@ -5,7 +5,6 @@ package workload
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -237,19 +236,4 @@ func (c *consumer) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return errors.Join(c.failed...)
-}
-
-// printConsumeHeader prints the start lines of RocketMQ's benchmark consumer.
-func printConsumeHeader(cfg *Consume, out Output) {
-	if out.Reports == nil || out.JSON {
-		return
-	}
-	kind, expr := "null", "null"
-	if cfg.Filter != "" {
-		kind, expr = "TAG", cfg.Filter
-	}
-	_, _ = fmt.Fprintf(out.Reports, "topic: %s, threadCount: %d, group: %s, suffix: false, "+
-		"filterType: %s, expression: %s, msgTraceEnable: false, aclEnable: false, "+
-		"reportInterval: %d\nConsumer Started.\n",
-		cfg.Topic, cfg.Connections, cfg.Group, kind, expr, out.Every.Milliseconds())
 }

@@ -57,9 +57,7 @@ func RunProduce(ctx context.Context, cfg Produce, out Output) (*measure.Result, 
 		return nil, err
 	}
 	out.finish(res)
-	if !out.JSON && out.Reports != nil {
-		_, _ = fmt.Fprintln(out.Reports, p.own.runRates().FinalProduceLine(res.Messages, cfg.Batch))
-	}
+	p.own.printComplete(res, cfg.Batch, out)
 	return res, nil
 }
 
@@ -272,17 +270,4 @@ func (p *producer) closeStream(ctx context.Context, ctl *control, s *stream) err
 			return err
 		}
 	}
-}
-
-// printProduceHeader prints the start lines of RocketMQ's benchmark producer.
-func printProduceHeader(cfg *Produce, out Output) {
-	if out.Reports == nil || out.JSON {
-		return
-	}
-	_, _ = fmt.Fprintf(out.Reports, "topic: %s, threadCount: %d, messageSize: %d, keyEnable: %v, "+
-		"propertySize: %d, tagCount: %d, traceEnable: false, aclEnable: false, "+
-		"messageQuantity: %d, delayEnable: false, delayLevel: 0, asyncEnable: true\n"+
-		"compressEnable: false, reportInterval: %d\n",
-		cfg.Topic, cfg.Connections*cfg.InFlight, cfg.Size, cfg.Keys, cfg.PropertySize, cfg.Tags,
-		cfg.Count, out.Every.Milliseconds())
 }

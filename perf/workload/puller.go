@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"sync"
@@ -251,6 +252,9 @@ func (p *puller) appendPull(at int, q *pullQueue) {
 	if cfg.Filter != "" {
 		h.Subscription = []byte(cfg.Filter)
 	}
+	if cfg.FilterType != "" {
+		h.ExpressionType = []byte(cfg.FilterType)
+	}
 	if cfg.Commit {
 		h.SysFlag |= protocol.PullCommitOffset
 		h.CommitOffset = q.next
@@ -378,6 +382,8 @@ func (p *puller) recordsLocked(
 		switch {
 		case p.run.cfg.EndToEnd:
 			p.arrivedLocked(due, size, now, open)
+		case open && p.run.cfg.FailRate > 0 && rand.Float64() < p.run.cfg.FailRate:
+			p.rec.RefusedLocked("failed on purpose", 1)
 		case open:
 			p.rec.ReceivedLocked(size, (wallMS-v.StoreMS())*1e6, (wallMS-v.BornMS())*1e6)
 		}

@@ -238,7 +238,7 @@ func (c *control) offset(ctx context.Context, t *target, group string, from Star
 	var code remoting.RequestCode
 	var header remoting.Header
 	switch from {
-	case Stored:
+	case Stored, Resume:
 		no := false
 		code = remoting.QueryConsumerOffset
 		header = &protocol.QueryConsumerOffsetRequest{
@@ -252,8 +252,14 @@ func (c *control) offset(ctx context.Context, t *target, group string, from Star
 		header = &protocol.MinOffsetRequest{Topic: t.topic, QueueID: t.queue}
 	}
 	res, err := c.call(ctx, t.addr, code, header)
-	if err == nil && from == Stored && res.Code == remoting.QueryNotFound {
-		return c.offset(ctx, t, group, First)
+	if err == nil && res.Code == remoting.QueryNotFound {
+		switch from {
+		case Stored:
+			return c.offset(ctx, t, group, First)
+		case Resume:
+			return c.offset(ctx, t, group, Last)
+		case First, Last:
+		}
 	}
 	if err == nil {
 		err = res.Err()

@@ -67,6 +67,7 @@ type part struct {
 	wanted    int64        // messages of the whole run; 0: no fixed count
 	rate      float64      // messages a second asked for; 0: none
 	backlog   func() int64 // see measure.Second; nil: unknown
+	tick      func()       // called once a second of the window; nil: nothing
 
 	sampler *measure.Sampler
 	rates   measure.Window
@@ -223,6 +224,9 @@ func (r *run) tick() {
 		p := l.part()
 		p.second = p.sampler.Tick()
 		p.rates.Add(r.clock.Now(), p.sampler.Totals())
+		if p.tick != nil {
+			p.tick()
+		}
 	}
 }
 
@@ -249,7 +253,7 @@ func (r *run) print(every time.Duration) {
 	now := time.Now()
 	for _, l := range r.loads {
 		p := l.part()
-		if !p.rates.Full() && every >= 10*time.Second {
+		if !p.rates.Full() && (every >= 10*time.Second || r.out.Classic != nil) {
 			return
 		}
 		rates := p.rates.Rates()
@@ -308,7 +312,9 @@ func (o Output) finish(res *measure.Result) {
 		writeJSON(o, res)
 		return
 	}
-	res.WriteText(o.Reports)
+	if o.Classic == nil {
+		res.WriteText(o.Reports)
+	}
 }
 
 // histogramLog is where the latencies of a part go; nil: nowhere.

@@ -39,7 +39,10 @@ func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Durat
 type Output struct {
 	// Reports receives header, report lines and the final line. Nil: nowhere.
 	Reports io.Writer
-	JSON    bool          // one object per line
+	JSON    bool // one object per line
+	// Classic prints only what RocketMQ's programs print; nil: more than that. It does not go with
+	// View.
+	Classic *Classic
 	Every   time.Duration // between reports; 0: RocketMQ's 10 s
 	// View shows the run while it goes on, in the place of report lines; nil: none.
 	View View
@@ -239,6 +242,12 @@ func topicNames(topic string, n int) []string {
 	return names
 }
 
+// Kinds of filter expressions.
+const (
+	filterTag   = "TAG"
+	filterSQL92 = "SQL92"
+)
+
 // Start is where a consuming run begins in each queue.
 type Start string
 
@@ -247,6 +256,7 @@ const (
 	First  Start = "first"  // the oldest message there is
 	Last   Start = "last"   // what comes from now on
 	Stored Start = "stored" // the group's stored offset, First without one
+	Resume Start = "resume" // the group's stored offset, Last without one
 )
 
 // Consume are the settings of a consuming run.
@@ -257,13 +267,16 @@ type Consume struct {
 	Queues      int      `json:"queues"` // of each topic; 0: all
 	Group       string   `json:"group"`
 	// Groups above 1 reads everything that often, as Group-0, Group-1 and so on.
-	Groups      int      `json:"groups"`
-	Connections int      `json:"connections"` // of each group, and at most one for each queue
-	PullBatch   int      `json:"pull_batch"`  // messages asked for in one pull
-	Filter      string   `json:"filter"`      // tag expression; empty: all
-	From        Start    `json:"from"`
-	Commit      bool     `json:"commit"` // store offsets, carried by the pulls
-	Suspend     Duration `json:"suspend"`
+	Groups      int    `json:"groups"`
+	Connections int    `json:"connections"`           // of each group, and at most one for each queue
+	PullBatch   int    `json:"pull_batch"`            // messages asked for in one pull
+	Filter      string `json:"filter"`                // tag or SQL92 expression; empty: all
+	FilterType  string `json:"filter_type,omitempty"` // TAG, which empty means too, or SQL92
+	// FailRate is the share of messages that count as failed, 0 to 1; they are not sent back.
+	FailRate float64  `json:"fail_rate,omitempty"`
+	From     Start    `json:"from"`
+	Commit   bool     `json:"commit"` // store offsets, carried by the pulls
+	Suspend  Duration `json:"suspend"`
 	// Delay makes a slow consumer: after a pull the next one of that queue waits so long for each
 	// message of it.
 	Delay      Duration `json:"delay,omitempty"`
@@ -308,8 +321,11 @@ func (c *Consume) check() error {
 	bad(c.Connections < 1 || c.Connections > connectionsMax,
 		"connections is %d, want 1 to %d", c.Connections, connectionsMax)
 	bad(c.PullBatch < 1, "pull batch is %d, at least 1 is needed", c.PullBatch)
-	bad(c.From != First && c.From != Last && c.From != Stored,
-		"from is %q, want first, last or stored", c.From)
+	bad(c.From != First && c.From != Last && c.From != Stored && c.From != Resume,
+		"from is %q, want first, last, stored or resume", c.From)
+	bad(c.FilterType != "" && c.FilterType != filterTag && c.FilterType != filterSQL92,
+		"filter type is %q, want %s or %s", c.FilterType, filterTag, filterSQL92)
+	bad(c.FailRate < 0 || c.FailRate > 1, "fail rate is %v, want 0 to 1", c.FailRate)
 	bad(c.Suspend < 0, "suspend is negative")
 	bad(c.Delay < 0 || c.Delay > Duration(time.Minute), "consume delay is %s, want 0 to 1m",
 		time.Duration(c.Delay))
