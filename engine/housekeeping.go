@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,6 +63,9 @@ func (b *Broker) showHousekeeping(table map[string]string) {
 	}
 	if len(stuck) > 0 {
 		table["stuckConsumers"] = strings.Join(stuck, "; ")
+	}
+	if n := b.transactions.Waiting(); n > 0 {
+		table["transactionsWaiting"] = strconv.Itoa(n)
 	}
 	mixed := b.members.Mixed()
 	if len(mixed) > 0 {

@@ -18,7 +18,8 @@ const (
 	sliceMax = 64
 	scanMax  = 16384
 	// settleMS is how long a position of the half queue must be committed before the op records that
-	// it makes needless are passed: the two are written to a file together, but not in one moment.
+	// it makes needless are passed: the two are written to a file together, but not in one moment. It
+	// is also the time after which a step looks whether the log is on disk.
 	settleMS = 1000
 )
 
@@ -271,6 +272,7 @@ func (s *Service) apply(plans []plan, nowMS int64) (asks []func(), ok bool) {
 		return nil, false
 	}
 	s.noteOpsLocked(entries[len(copies):])
+	s.noteEndLocked(entries)
 	for i, p := range copies {
 		if ask := s.copiedLocked(p, &entries[i], nowMS); ask != nil {
 			asks = append(asks, ask)
@@ -346,10 +348,13 @@ func (s *Service) positionsLocked(nowMS int64) time.Time {
 	if nowMS-s.committedMS >= settleMS {
 		s.ops.settle(s.committed)
 		s.commitOpsLocked()
-		if s.committed != s.base {
-			s.commitLocked(s.base)
-			s.committedMS = nowMS
-		}
+	}
+	if s.candidate > s.committed && s.cfg.Store.Flushed() >= s.needs {
+		s.commitLocked(s.candidate)
+		s.committedMS = nowMS
+	}
+	if s.candidate == s.committed && s.base > s.committed {
+		s.candidate, s.needs = s.base, s.lastEnd
 	}
 	next := s.wakeMS
 	soonest := func(at int64) {
@@ -360,8 +365,8 @@ func (s *Service) positionsLocked(nowMS int64) time.Time {
 	if len(s.waiting) > 0 {
 		soonest(s.waiting[0].dueMS)
 	}
-	if s.committed != s.base || len(s.ops.spans) > 0 && s.ops.spans[0].highest < s.base {
-		soonest(s.committedMS + settleMS)
+	if s.committed != s.base || len(s.ops.spans) > 0 && s.ops.spans[0].highest < s.committed {
+		soonest(nowMS + settleMS)
 	}
 	if next == 0 {
 		return time.Time{}

@@ -20,7 +20,7 @@
 //   - Messages with an immunity time wait in memory and are not copied to the end of their queue
 //     in each round.
 //
-// What can be delivered twice is listed at Service.
+// What a kill leaves at each step, and what can be delivered twice, is in docs/transactions.md.
 //
 // Nothing runs and nothing is held in memory while there is no half message. The cost is one bit
 // test for each half message that was ended in time, one read for each that was not, and one copy

@@ -173,6 +173,7 @@ func (s *Service) storeEndsLocked(commits []*ending, done []int64) ([]*ending, [
 		return commits[stored+1:], done[:others+stored]
 	}
 	s.noteOpsLocked(entries[len(commits):stored])
+	s.noteEndLocked(entries[:stored])
 	if stored < len(entries) {
 		// The messages are stored. That they are ended is known until the process ends; the next end
 		// or step stores it.
@@ -227,6 +228,13 @@ func (s *Service) opDraft(body []byte, copied bool) record.Draft {
 		Topic: []byte(protocol.OpHalfTopic), BornMS: s.cfg.Now().UnixMilli(),
 		BornHost: s.cfg.StoreHost, StoreHost: s.cfg.StoreHost, Body: body, Properties: props,
 		TagsCode: record.TagsCode([]byte(opTag)),
+	}
+}
+
+// noteEndLocked remembers up to where the log must be on disk for what is settled to stay so.
+func (s *Service) noteEndLocked(stored []storage.Entry) {
+	if len(stored) > 0 {
+		s.lastEnd = max(s.lastEnd, stored[len(stored)-1].End)
 	}
 }
 

@@ -25,6 +25,8 @@ type Store interface {
 	Unit(topic []byte, queue int32, at record.QueueOffset) (consumequeue.Unit, bool)
 	RecordAt(at record.PhysicalOffset) (zerocopy.Region, error)
 	RecoveredCommits() []record.PhysicalOffset
+	Flushed() record.PhysicalOffset
+	Flush() error
 }
 
 // Offsets keeps the positions.
@@ -109,7 +111,10 @@ type Service struct {
 	owed    []int64 // ended, and their op records could not be stored
 	entries []storage.Entry
 
-	committed      int64 // base as it stands in Offsets
+	lastEnd        record.PhysicalOffset // end of what was stored last
+	candidate      int64                 // a base to be committed when the log is on disk up to needs
+	needs          record.PhysicalOffset
+	committed      int64 // base as it stands in Offsets: what settles the messages before it is on disk
 	committedMS    int64
 	opCommitted    int64
 	lonelyNoticeMS int64
@@ -157,7 +162,7 @@ func (s *Service) Load() {
 	defer s.mu.Unlock()
 	lowest, end := s.bounds(protocol.HalfTopic)
 	s.base = s.position(protocol.HalfTopic, lowest, end)
-	s.scanned, s.committed = s.base, s.base
+	s.scanned, s.committed, s.candidate = s.base, s.base, s.base
 	opLowest, opEnd := s.bounds(protocol.OpHalfTopic)
 	s.opCommitted = s.position(protocol.OpHalfTopic, opLowest, opEnd)
 	for at := max(opLowest, s.opCommitted-opsBack); at < opEnd; at++ {
@@ -168,6 +173,9 @@ func (s *Service) Load() {
 	}
 	s.healLocked(lowest, end)
 	s.advanceLocked()
+	if s.base > s.committed {
+		_ = s.cfg.Store.Flush() // what was just read may be in the page cache only
+	}
 	if s.base < end || len(s.owed) > 0 {
 		s.arm(s.cfg.Now().UnixMilli() + firstLookMS)
 	}
@@ -342,6 +350,9 @@ func (s *Service) Close() {
 	defer s.stepping.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.cfg.Store.Flush(); err != nil {
+		return // the positions stay behind, and the next start reads more
+	}
 	s.commitLocked(s.base)
 	s.ops.settle(s.base)
 	s.commitOpsLocked()

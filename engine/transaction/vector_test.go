@@ -111,7 +111,8 @@ func TestFormsOfRocketMQ(t *testing.T) {
 	b.store.Append([]storage.Entry{{Draft: op}})
 	copied := b.messages(protocol.HalfTopic, 0)[0].Draft()
 	for _, text := range [][2]string{
-		{"TRAN_PREPARED_QUEUE_OFFSET", fmt.Sprint(first.Offset)}, {"TRANSACTION_CHECK_TIMES", "1"},
+		{"TRAN_PREPARED_QUEUE_OFFSET", fmt.Sprint(first.Offset)},
+		{"TRANSACTION_CHECK_TIMES", "1"},
 		{"CHECK_IMMUNITY_TIME_IN_SECONDS", "5"},
 	} {
 		copied.Properties = record.AppendProperty(append([]byte(nil), copied.Properties...), text[0], text[1])
