@@ -235,3 +235,21 @@ func await(t *testing.T, holds func() bool) {
 		}
 	}
 }
+
+// Name servers that a resolver finds are told too, also by the first call of a client.
+func TestNameServersOfAResolver(t *testing.T) {
+	t.Parallel()
+	cluster := clienttest.Start(t)
+	found := client.ResolverFunc(func(context.Context) ([]string, error) {
+		return []string{cluster.NameServer()}, nil
+	})
+	c, err := client.New(nil, client.WithResolver(found))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(within(t))
+	done, err := admin.New(c).PutKV(within(t), "space", "key", "value")
+	if err != nil || len(done) != 1 || done[0].Broker.Addr != cluster.NameServer() {
+		t.Errorf("told %v: %v", done, err)
+	}
+}

@@ -74,16 +74,9 @@ func messagesOf(op, broker string, body []byte) ([]Message, error) {
 // there is none, ErrNoBroker when no name server knows the address in the id (see WithAnyAddress).
 func (a *Admin) MessageByOffsetID(ctx context.Context, id string) (Message, error) {
 	op := "message " + id
-	host, at, err := record.ParseOffsetID(id)
+	b, at, err := a.brokerOfID(ctx, op, id)
 	if err != nil {
-		return Message{}, invalid(op, "%w", err)
-	}
-	b := a.brokerAt(ctx, host.String())
-	if b.Name == "" && !a.cfg.anyAddr {
-		return Message{}, &Error{
-			Op: op, Err: fmt.Errorf("the id names %s: %w", host, ErrNoBroker),
-			Next: "no name server knows a broker at that address; is it a unique id? then use MessageByID",
-		}
+		return Message{}, err
 	}
 	res, err := a.ask(ctx, op, b, remoting.ViewMessageByID,
 		&protocol.ViewMessageRequest{Offset: int64(at)}, nil)
@@ -99,6 +92,37 @@ func (a *Admin) MessageByOffsetID(ctx context.Context, id string) (Message, erro
 	}
 	m, err := messageOf(b.Name, res.Body)
 	return m, explain(op, err)
+}
+
+// brokerOfID finds the broker that an offset id names, and the place in its log.
+func (a *Admin) brokerOfID(
+	ctx context.Context, op, id string,
+) (Broker, record.PhysicalOffset, error) {
+	host, at, err := record.ParseOffsetID(id)
+	if err != nil {
+		return Broker{}, 0, invalid(op, "%w", err)
+	}
+	b := a.brokerAt(ctx, host.String())
+	if b.Name == "" && !a.cfg.anyAddr {
+		return Broker{}, 0, &Error{
+			Op: op, Err: fmt.Errorf("the id names %s: %w", host, ErrNoBroker),
+			Next: "no name server knows a broker at that address; is it a unique id? then use MessageByID",
+		}
+	}
+	return b, at, nil
+}
+
+// RecheckHalf has a broker ask again about the half message of a transaction that it has given up
+// asking about; topic is the one it is meant for, offsetID that of the half message.
+func (a *Admin) RecheckHalf(ctx context.Context, topic, offsetID string) error {
+	op := "check half message " + offsetID + " again"
+	b, _, err := a.brokerOfID(ctx, op, offsetID)
+	if err != nil {
+		return err
+	}
+	_, err = a.ask(ctx, op, b, remoting.ResumeCheckHalfMessage,
+		&protocol.ResumeCheckHalfRequest{Topic: topic, MsgID: offsetID}, nil)
+	return err
 }
 
 // MessageByID returns the message with a unique id: the one that SendResult.ID and Received.ID

@@ -253,12 +253,14 @@ func (a *Admin) tellNames(
 func eachName[T any](
 	ctx context.Context, a *Admin, op string, ask func(context.Context, Broker) (T, error),
 ) ([]Answer[T], error) {
+	if len(a.c.NameServers()) == 0 { // a resolver that was not asked yet
+		if err := a.c.Ping(ctx); err != nil {
+			return nil, explain(op, err)
+		}
+	}
 	var list []Broker
 	for _, addr := range a.c.NameServers() {
 		list = append(list, Broker{Addr: addr})
-	}
-	if len(list) == 0 {
-		return nil, explain(op, client.ErrNoNameServer)
 	}
 	return each(ctx, op, list, ask)
 }

@@ -88,6 +88,8 @@ func (s *script) messages() {
 	far := s.sent[0].OffsetID[:len(s.sent[0].OffsetID)-16] + "0000000070000000"
 	_, err = s.a.MessageByOffsetID(s.ctx, far)
 	s.note("MessageByOffsetID behind the end", nil, err)
+	s.done("RecheckHalf of nonsense", s.a.RecheckHalf(s.ctx, n.Topic, "nonsense"))
+	s.done("RecheckHalf behind the end", s.a.RecheckHalf(s.ctx, n.Topic, far))
 	m, err = s.a.MessageAt(s.ctx, s.queue(1), 2)
 	s.must("message at", err)
 	s.note("MessageAt", s.stable(m), err)
