@@ -16,8 +16,8 @@ import (
 	"github.com/skylarkmq/skylark/client/clienttest"
 )
 
-// The examples of README.md: each code block there is what one of them gives to inCluster, or the body
-// of a TestReadme (TestReadmeIsWhatRuns).
+// The examples of README.md: each code block there is what one of them gives to inCluster, or the
+// body of a TestReadme (TestReadmeIsWhatRuns).
 
 // inCluster runs do with a client and a producer of a real name server and broker in this process.
 func inCluster(do func(ctx context.Context, c *client.Client, p *client.Producer) error) {
@@ -43,7 +43,9 @@ func inCluster(do func(ctx context.Context, c *client.Client, p *client.Producer
 // Send a message, and look at a refusal.
 func Example_send() {
 	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		res, err := p.Send(ctx, &client.Message{Topic: "created", Tag: "eu", Keys: []string{"7"}, Body: []byte("order 7")})
+		res, err := p.Send(ctx, &client.Message{
+			Topic: "created", Tag: "eu", Keys: []string{"7"}, Body: []byte("order 7"),
+		})
 		if be := (*client.BrokerError)(nil); errors.As(err, &be) {
 			return fmt.Errorf("broker %s refused with code %d: %w", be.Broker, be.Code, err)
 		} else if err != nil {
@@ -65,8 +67,9 @@ func Example_highRate() {
 			}
 		}
 		for i := range 1000 {
-			if err := p.SendAsync(ctx, &client.Message{Topic: "created", Body: fmt.Append(nil, i)}, count); err != nil {
-				return err // it waits while WithBuffer's messages or bytes are full; TrySendAsync does not
+			m := &client.Message{Topic: "created", Body: fmt.Append(nil, i)}
+			if err := p.SendAsync(ctx, m, count); err != nil {
+				return err // it waits while WithBuffer's messages or bytes are full
 			}
 		}
 		err := p.Flush(ctx)
@@ -95,7 +98,8 @@ func Example_batch() {
 // Consume as a member of a group, each message decoded.
 func Example_consume() {
 	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		if _, err := p.Send(ctx, &client.Message{Topic: "created", Tag: "eu", Body: []byte(`{"id":7,"total":42}`)}); err != nil {
+		order7 := &client.Message{Topic: "created", Tag: "eu", Body: []byte(`{"id":7,"total":42}`)}
+		if _, err := p.Send(ctx, order7); err != nil {
 			return err
 		}
 		type order struct{ ID, Total int }
@@ -104,12 +108,13 @@ func Example_consume() {
 		if err != nil {
 			return err
 		}
-		ctx, stop := context.WithCancel(ctx) // signal.NotifyContext in a program: Run drains and commits
-		return k.Run(ctx, client.HandleJSON(func(ctx context.Context, o order, m *client.Received) error {
+		ctx, stop := context.WithCancel(ctx) // in a program signal.NotifyContext: Run then drains
+		handle := func(ctx context.Context, o order, m *client.Received) error {
 			fmt.Println("order", o.ID, "total", o.Total, "attempt", m.Attempt)
 			stop()
 			return nil // done; an error has it delivered again
-		}))
+		}
+		return k.Run(ctx, client.HandleJSON(handle))
 	})
 	// Output: order 7 total 42 attempt 1
 }
@@ -120,7 +125,8 @@ func Example_retry() {
 		if _, errs := p.SendBatch(ctx, made("busy"), made("bad")); errors.Join(errs...) != nil {
 			return errors.Join(errs...)
 		}
-		k, err := c.NewConsumer("billing", client.WithSubscription("created", client.All()), client.WithStart(client.Earliest))
+		k, err := c.NewConsumer("billing", client.WithSubscription("created", client.All()),
+			client.WithStart(client.Earliest), client.WithMaxRetries(5))
 		if err != nil {
 			return err
 		}
@@ -130,7 +136,7 @@ func Example_retry() {
 			case string(m.Body) == "bad":
 				return client.DeadLetter(errors.New("cannot be billed")) // to the topic %DLQ%billing
 			case m.Attempt == 1:
-				return client.RetryAfter(time.Second, errors.New("bank is busy")) // WithMaxRetries bounds it
+				return client.RetryAfter(time.Second, errors.New("bank is busy"))
 			}
 			fmt.Println(string(m.Body), "attempt", m.Attempt)
 			stop()
@@ -144,13 +150,13 @@ func Example_retry() {
 func Example_ordered() {
 	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
 		for i := range 4 {
-			m := &client.Message{Topic: "created", OrderingKey: "account 7", Body: fmt.Append(nil, "step ", i)}
+			m := &client.Message{Topic: "created", OrderingKey: "7", Body: fmt.Append(nil, "step ", i)}
 			if _, err := p.Send(ctx, m); err != nil {
 				return err
 			}
 		}
 		k, err := c.NewConsumer("ledger", client.WithSubscription("created", client.All()),
-			client.WithStart(client.Earliest), client.WithOrdered(true)) // true: keys of a queue in parallel
+			client.WithStart(client.Earliest), client.WithOrdered(true)) // true: keys in parallel
 		if err != nil {
 			return err
 		}
@@ -164,20 +170,22 @@ func Example_ordered() {
 		})
 	})
 	// Output:
-	// account 7 step 0
-	// account 7 step 1
-	// account 7 step 2
-	// account 7 step 3
+	// 7 step 0
+	// 7 step 1
+	// 7 step 2
+	// 7 step 3
 }
 
 // Deliver later.
 func Example_delay() {
 	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
 		sent := time.Now()
-		if _, err := p.Send(ctx, &client.Message{Topic: "created", Body: []byte("remind"), Delay: time.Second}); err != nil {
-			return err // DeliverAt is a time; DelayLevel one of RocketMQ's levels
+		m := &client.Message{Topic: "created", Body: []byte("remind"), Delay: time.Second} // or DeliverAt
+		if _, err := p.Send(ctx, m); err != nil {
+			return err // p.Recall withdraws it by the RecallHandle of the result
 		}
-		r, err := c.NewReader("", client.WithSubscription("created", client.All()), client.WithStart(client.Earliest))
+		r, err := c.NewReader("", client.WithSubscription("created", client.All()),
+			client.WithStart(client.Earliest))
 		if err != nil {
 			return err
 		}
@@ -191,13 +199,67 @@ func Example_delay() {
 	// Output: remind true
 }
 
+// Change a database and send the message together.
+func Example_transaction() {
+	inCluster(func(ctx context.Context, c *client.Client, _ *client.Producer) error {
+		paid := map[string]bool{} // a database
+		check := func(_ context.Context, m *client.Received) client.TxState {
+			if paid[m.ID] { // the broker asks any process of the group when it has not heard of the end
+				return client.TxCommitted
+			}
+			return client.TxRolledBack
+		}
+		tp, err := c.NewTransactionProducer("shop-tx", check)
+		if err != nil {
+			return err
+		}
+		for _, cause := range []error{nil, errors.New("card declined")} {
+			_, err := tp.Transact(ctx, made("paid"), func(_ context.Context, tx *client.Tx) error {
+				paid[tx.ID] = cause == nil
+				return cause // nil commits; an error, or a panic, rolls back
+			})
+			fmt.Println(err)
+		}
+		return nil
+	})
+	// Output:
+	// <nil>
+	// card declined
+}
+
+// Ask, and wait for a consumer's answer.
+func Example_request() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		k, err := c.NewConsumer("prices", client.WithSubscription("created", client.All()),
+			client.WithStart(client.Earliest))
+		if err != nil {
+			return err
+		}
+		serving, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- k.Run(serving, func(ctx context.Context, m *client.Received) error {
+				return p.Reply(ctx, m, append([]byte("price of "), m.Body...))
+			})
+		}()
+		answer, err := p.Request(ctx, made("order 7"))
+		if err == nil {
+			fmt.Println(string(answer.Body))
+		}
+		stop()
+		return errors.Join(err, <-ended)
+	})
+	// Output: price of order 7
+}
+
 // Read with an iterator, at your own pace.
 func Example_pull() {
 	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
 		if _, errs := p.SendBatch(ctx, made("a"), made("b")); errors.Join(errs...) != nil {
 			return errors.Join(errs...)
 		}
-		r, err := c.NewReader("billing", client.WithSubscription("created", client.All()), client.WithStart(client.Earliest))
+		r, err := c.NewReader("billing", client.WithSubscription("created", client.All()),
+			client.WithStart(client.Earliest))
 		if err != nil {
 			return err
 		}
@@ -205,7 +267,7 @@ func Example_pull() {
 			if err != nil {
 				return err
 			}
-			fmt.Println(string(m.Body)) // done when the loop asks for the next one; else it comes again
+			fmt.Println(string(m.Body)) // done when the loop asks for the next one
 			if string(m.Body) == "b" {
 				return r.Commit(ctx, m)
 			}
@@ -246,7 +308,8 @@ func Example_seek() {
 func Example_admin() {
 	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
 		a := admin.New(c)
-		if _, err := a.PutTopic(ctx, admin.TopicConfig{Name: "paid", WriteQueues: 2, ReadQueues: 2}, admin.Everywhere()); err != nil {
+		paid := admin.TopicConfig{Name: "paid", WriteQueues: 2, ReadQueues: 2}
+		if _, err := a.PutTopic(ctx, paid, admin.Everywhere()); err != nil {
 			return err // an *admin.PartialError when only some brokers failed
 		}
 		status, err := a.TopicStatus(ctx, "paid")
@@ -267,10 +330,11 @@ func TestReadmeBilling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.Broker(0).Kill(); err != nil { // Start brings it back with what it had acknowledged
+	if err := cluster.Broker(0).Kill(); err != nil { // Start brings it back with all it had taken
 		t.Fatal(err)
 	}
-	if _, err := p.Send(t.Context(), &client.Message{Topic: "created", Body: []byte("x")}); err == nil {
+	m := &client.Message{Topic: "created", Body: []byte("x")}
+	if _, err := p.Send(t.Context(), m); err == nil {
 		t.Error("a dead broker took a message")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Each Go block of README.md is the body of the function that an example gives to inCluster, or of a
-// TestReadme, and each of those is in README.md: what users read is what runs.
+// Each Go block of README.md is the body of the function that an example gives to inCluster, or of
+// a TestReadme, and each of those is in README.md: what users read is what runs.
 func TestReadmeIsWhatRuns(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
