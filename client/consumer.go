@@ -31,6 +31,7 @@ type Consumer struct {
 	store      OffsetStore // nil: positions are stored at brokers
 	balancer   *balancer
 	alarms     *alarms
+	tracer     *tracer         // nil: no trace
 	ctx        context.Context // ends when draining is over
 	cancel     context.CancelFunc
 	wg         sync.WaitGroup // everything but workers
@@ -117,8 +118,13 @@ func (c *Client) NewConsumer(group string, opts ...ConsumerOption) (*Consumer, e
 		k.subs[k.retryTopic] = &s
 	}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
+	if cfg.trace != "" {
+		if k.tracer, err = c.newTracer(group, "CONSUME", cfg.trace); err != nil {
+			return nil, fmt.Errorf("client: options of consumer: %w", err)
+		}
+	}
 	if err := c.join(k); err != nil {
-		return nil, err
+		return nil, errors.Join(err, k.tracer.close(k.ctx))
 	}
 	return k, nil
 }
@@ -256,6 +262,9 @@ func (k *Consumer) shutdown() error {
 	left := k.awaitCrewLocked()
 	k.mu.Unlock()
 	k.wg.Wait()
+	traced, cancel := context.WithTimeout(ctx, k.client.cfg.callTimeout)
+	errs = append(errs, k.tracer.close(traced))
+	cancel()
 	if left > 0 {
 		errs = append(errs, fmt.Errorf("client: consumer %s: %d handlers have not returned: %w",
 			k.group, left, context.DeadlineExceeded))

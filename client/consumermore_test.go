@@ -19,6 +19,7 @@ import (
 	"github.com/skylarkmq/skylark/engine/enginetest"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
+	"github.com/skylarkmq/skylark/storage/record"
 )
 
 // TestConsumerStart: a stored position wins; without one the option decides, except where the broker
@@ -311,5 +312,50 @@ func TestE2ESQL(t *testing.T) {
 	slices.Sort(read)
 	if want := []string{"3", "4", "5"}; !slices.Equal(got, want) || !slices.Equal(read, want) {
 		t.Errorf("consumer got %v, reader %v", got, read)
+	}
+}
+
+// TestConsumerTrace: each call of a handler leaves two records that belong together.
+func TestConsumerTrace(t *testing.T) {
+	t.Parallel()
+	s, c := cluster(t, 1)
+	s.SetTopic("t", 1)
+	s.SetTopic("traces", 1)
+	fill(t, c, 2)
+	b := s.Brokers[0]
+	box := newInbox()
+	running := consume(t, c, "g", func(_ context.Context, m *client.Received) error {
+		box.add(m)
+		if m.Offset == 1 && m.Attempt == 1 {
+			panic("deliberate")
+		}
+		return nil
+	}, all("t"), fromFirst(), client.WithConsumerTrace("traces"), client.WithConcurrency(1))
+	box.await(t, 3)
+	running.stop()
+	var kinds []string
+	requests := map[string]int{}
+	for _, rec := range b.Records("traces", 0) {
+		v, err := record.Parse(rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.SplitSeq(strings.TrimSuffix(string(v.Body()), "\x02"), "\x02") {
+			f := strings.Split(line, "\x01")
+			switch f[0] {
+			case "SubBefore":
+				requests[f[4]]++
+				kinds = append(kinds, "before "+f[6])
+			case "SubAfter":
+				requests[f[1]]++
+				kinds = append(kinds, "after "+f[4]+" "+f[6])
+			}
+		}
+	}
+	want := []string{
+		"before 0", "after true 0", "before 0", "after false 2", "before 1", "after true 0",
+	}
+	if !slices.Equal(kinds, want) || len(requests) != 3 {
+		t.Errorf("records %q, %d calls", kinds, len(requests))
 	}
 }

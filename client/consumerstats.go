@@ -3,6 +3,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -94,4 +95,41 @@ func (s *topicStats) status(now time.Time) protocol.ConsumeStatus {
 func isPanic(err error) bool {
 	var p *panicked
 	return errors.As(err, &p)
+}
+
+// Ordinals of RocketMQ's ConsumeReturnType, for traces.
+const (
+	traceSuccess = iota
+	traceTimeout
+	tracePanic
+	_ // a null result, which handlers here have not
+	traceFailed
+)
+
+// traceBefore records that a handler gets a message, traceAfter that it has returned. The text that
+// joins the two records is made only when there is a trace.
+func (w *worker) traceBefore(d *delivery) (request string) {
+	if w.k.tracer == nil {
+		return ""
+	}
+	request = string(w.k.client.ids.Append(nil))
+	w.k.tracer.consuming(&d.m, request)
+	return request
+}
+
+func (w *worker) traceAfter(d *delivery, request string, err error) {
+	if w.k.tracer == nil {
+		return
+	}
+	code := traceSuccess
+	switch {
+	case err == nil:
+	case errors.Is(err, context.DeadlineExceeded):
+		code = traceTimeout
+	case isPanic(err):
+		code = tracePanic
+	default:
+		code = traceFailed
+	}
+	w.k.tracer.consumed(&d.m, request, time.Since(w.began), err == nil, code)
 }

@@ -180,7 +180,9 @@ func (w *worker) handleOne(d *delivery) {
 		if len(hooks.receive) > 0 {
 			ctx = hooks.onReceive(ctx, &d.m)
 		}
+		request := w.traceBefore(d)
 		err = protect(ctx, k.work.one, &d.m)
+		w.traceAfter(d, request, err)
 		if len(hooks.handled) > 0 {
 			hooks.onHandled(ctx, &d.m, err)
 		}
@@ -204,6 +206,10 @@ func (w *worker) handleBatch() {
 		which = append(which, i)
 	}
 	var errs []error
+	requests := make([]string, len(w.batch))
+	for _, i := range which {
+		requests[i] = w.traceBefore(w.batch[i])
+	}
 	if len(ms) > 0 {
 		errs = protectBatch(ctx, k.work.batch, ms)
 	}
@@ -214,6 +220,7 @@ func (w *worker) handleBatch() {
 				err = errs[at]
 			}
 		}
+		w.traceAfter(w.batch[i], requests[i], err)
 		hooks.onHandled(ctx, &w.batch[i].m, err)
 		results[i] = err
 	}

@@ -37,6 +37,7 @@ type consumerConfig struct {
 	maxRetries     int // -1: 16, and without limit when ordered
 	handlerTimeout time.Duration
 	drainTimeout   time.Duration
+	trace          string        // topic; empty: none
 	pop            bool          // instead of pulls
 	popInvisible   time.Duration // of pop
 	consumerOnly   []string      // names of such options that were given
@@ -241,6 +242,16 @@ func WithHandlerTimeout(d time.Duration) ConsumerOption {
 // default is 30 s.
 func WithDrainTimeout(d time.Duration) ConsumerOption {
 	return forConsumers("WithDrainTimeout", func(c *consumerConfig) { c.drainTimeout = d })
+}
+
+// WithConsumerTrace has the consumer write a record before and after each call of a handler to a
+// topic, as WithTrace does for sends. Empty is RMQ_SYS_TRACE_TOPIC. The default is no trace.
+func WithConsumerTrace(topic string) ConsumerOption {
+	return forConsumers("WithConsumerTrace", func(c *consumerConfig) {
+		if c.trace = topic; topic == "" {
+			c.trace = protocol.TraceTopic
+		}
+	})
 }
 
 // retries is how many redeliveries a message gets; -1 is no limit.
