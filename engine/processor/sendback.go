@@ -105,8 +105,12 @@ func (p *SendBacks) SendBack(r *protocol.ConsumerSendBackRequest) error {
 	}
 	defer region.Release()
 	v, err := record.Parse(region.Mem)
+	if err == nil && !v.CheckCRC() {
+		err = errors.New("the body does not match its check sum")
+	}
 	if err != nil {
-		return err
+		return remoting.Errorf(remoting.SystemError, "look message by offset failed, %d: %v", r.Offset,
+			err)
 	}
 	decision := retry.Decide(cfg, v.ReconsumeTimes(), retry.Asked{
 		DelayLevel: r.DelayLevel, MaxReconsumeTimes: r.MaxReconsumeTimes,
