@@ -35,6 +35,7 @@ type checkpoint struct {
 	// began is Skylark's own, behind what RocketMQ reads and writes: the records that lay before this
 	// place were filed when the tick of readMS began, so that none of them was filed late under it.
 	began record.PhysicalOffset
+	ours  bool // Skylark wrote it
 }
 
 // ownAt is where in the file Skylark's part begins: int64 readMS once more, by which it is known to
@@ -78,8 +79,8 @@ func loadCheck(fsys vfs.FS, path string) (c checkpoint, ok bool, err error) {
 		readMS: at(0), logEnd: at(1), queueAt: at(2),
 		version: protocol.DataVersion{StateVersion: at(4), Timestamp: at(5), Counter: at(6)},
 	}
-	if at(ownAt/8) == c.readMS {
-		c.began = record.PhysicalOffset(at(ownAt/8 + 1))
+	if c.readMS > 0 && at(ownAt/8) == c.readMS {
+		c.began, c.ours = record.PhysicalOffset(at(ownAt/8+1)), true
 	}
 	return c, c.readMS > 0, nil
 }

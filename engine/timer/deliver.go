@@ -291,6 +291,19 @@ func (s *Service) closeTick(nowMS int64) {
 	s.changed(nowMS)
 }
 
+// endTick is closeTick at a graceful end: a tick whose messages were all delivered is over even when
+// its time is not, so that a Java broker does not deliver them again. What comes for it later comes
+// late, under the next one.
+func (s *Service) endTick(nowMS int64) {
+	s.closeTick(nowMS)
+	c := &s.now
+	if !c.loaded || len(c.items) > 0 {
+		return
+	}
+	s.wheel.clear(c.tick)
+	c.tick, c.loaded, c.began = c.tick+1, false, s.filedTo
+}
+
 // batch is the messages that are appended in one critical section of the store. Its memory is
 // reused.
 type batch struct {

@@ -30,7 +30,6 @@ func (s *Service) recover() error {
 	if err != nil {
 		return err
 	}
-	s.resumed = resumed
 	switch used := wheelThere || len(s.log.files) > 0; {
 	case resumed:
 	case known:
@@ -65,21 +64,26 @@ func (s *Service) recover() error {
 	return s.readSlots()
 }
 
-// resume takes the position from the progress file if it is ahead of the checkpoint and the log
-// proves it.
-func (s *Service) resume(known bool, check checkpoint) (resumed bool, err error) {
+// resume takes what is delivered from the progress file if the log proves it, and the tick too when
+// the checkpoint is not ahead of it.
+func (s *Service) resume(known bool, check checkpoint) (ahead bool, err error) {
 	values, proof, ok, err := s.cfg.Progress.Read(progressSlot)
 	if err != nil {
 		return false, err
 	}
-	if !ok || known && values[0] < check.readMS || !s.holds(proof) {
+	if !ok || !s.holds(proof) {
 		// It must not be believed later, when something else may lie in the proof's place.
 		return false, s.cfg.Progress.Write(progressSlot, progress.Values{}, progress.Proof{})
 	}
-	s.now.tick = s.tick(values[0])
 	s.now.set(values)
 	s.now.proof = proof
-	return true, nil
+	ahead = !known || values[0] >= check.readMS
+	// Behind a checkpoint of RocketMQ's it does not know what RocketMQ has delivered.
+	s.resumed = ahead || check.ours
+	if ahead {
+		s.now.tick = s.tick(values[0])
+	}
+	return ahead, nil
 }
 
 func (s *Service) holds(p progress.Proof) bool {

@@ -245,7 +245,7 @@ func (s *Service) Close() error {
 			s.settled(<-s.saving)
 		}
 		if s.used() {
-			s.closeTick(s.cfg.Now().UnixMilli())
+			s.endTick(s.cfg.Now().UnixMilli())
 			s.err = s.save(s.snapshot(s.cfg.Now().UnixMilli()))
 			if err := s.saveTopics(); s.err == nil {
 				s.err = err

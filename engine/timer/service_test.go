@@ -3,6 +3,7 @@
 package timer_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -206,6 +207,31 @@ func TestRestart(t *testing.T) {
 			b.want(strings.Join(append(append(want[:76:76], "late"), want[76:]...), " "))
 		})
 	}
+}
+
+// TestEndOfTick ends a second whose messages were all delivered with the service, for a Java broker
+// that goes by the checkpoint; what comes for that second later still comes at its time.
+func TestEndOfTick(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, t.TempDir())
+	b.send("a", "TIMER_DELAY_MS=1000")
+	b.step(0)
+	b.step(time.Second)
+	b.close()
+	check, err := os.ReadFile(filepath.Join(b.dir, "config", timer.CheckName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := int64(binary.BigEndian.Uint64(check)); got != startMS-300+2000 {
+		t.Errorf("the checkpoint says %d, want the second after %d", got, startMS+1000)
+	}
+	b.open()
+	b.send("b", "TIMER_DELAY_MS=400") // in the second that is over
+	b.step(0)
+	b.step(399 * time.Millisecond)
+	b.want("a")
+	b.step(time.Millisecond)
+	b.want("a b")
 }
 
 // TestDown delivers after a long time what was due meanwhile, in order.
