@@ -27,6 +27,7 @@ import (
 	"github.com/skylarkmq/skylark/engine/transaction"
 	"github.com/skylarkmq/skylark/engine/watermark"
 	"github.com/skylarkmq/skylark/net/eventloop"
+	"github.com/skylarkmq/skylark/net/remoting"
 	"github.com/skylarkmq/skylark/storage"
 )
 
@@ -195,6 +196,7 @@ func (b *Broker) listen() error {
 	cfg := eventloop.DefaultConfig()
 	cfg.Backend, cfg.Loops = b.cfg.NetBackend, b.cfg.EventLoops
 	cfg.IdleTimeout = time.Duration(b.cfg.IdleSeconds) * time.Second
+	cfg.MaxFrame = max(remoting.MaxFrame, b.cfg.MaxMessageSize+frameSlack)
 	cfg.MaxConns, cfg.Congestion = b.cfg.MaxConns, b.cfg.TCPCongestion
 	cfg.Notice = b.notice
 	addrs := []string{net.JoinHostPort(b.cfg.BindAddress, strconv.Itoa(b.cfg.ListenPort))}
@@ -209,6 +211,9 @@ func (b *Broker) listen() error {
 	b.server = server
 	return nil
 }
+
+// frameSlack is how much larger than a body a frame may be: header, properties and lengths.
+const frameSlack = 1 << 20
 
 // fastPort is RocketMQ's "VIP" port, two below the main one; 0 when it is off.
 func (b *Broker) fastPort() int {

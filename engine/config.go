@@ -126,7 +126,7 @@ type Config struct {
 	IndexEntries        int32  `key:"maxIndexNum" min:"2"`
 	IndexEnable         bool   `key:"messageIndexEnable"`
 	QueryMax            int    `key:"defaultQueryMaxNum" min:"1"`
-	MaxMessageSize      int    `key:"maxMessageSize" important:"true" min:"10" max:"16000000"`
+	MaxMessageSize      int    `key:"maxMessageSize" important:"true" min:"10" max:"67108864"`
 	FlushDiskType       string `key:"flushDiskType" important:"true" oneof:"ASYNC_FLUSH,SYNC_FLUSH"`
 	FlushIntervalMS     int64  `key:"flushIntervalCommitLog" min:"1"`
 	FlushLeastPages     int    `key:"flushCommitLogLeastPages" min:"0"`
