@@ -126,8 +126,17 @@ func (s *Sampler) Check() error {
 
 // Open begins the window.
 func (s *Sampler) Open() {
-	s.before = s.read()
-	s.openedAt = s.of.Clock.Now()
+	s.Ready()
+	s.OpenAt(s.of.Clock.Now())
+}
+
+// Ready reads what is measured at both ends of the window, which takes a while; OpenAt follows at
+// once. Runs of several parts open them all at one moment.
+func (s *Sampler) Ready() { s.before = s.read() }
+
+// OpenAt begins the window at a moment that has just passed.
+func (s *Sampler) OpenAt(at int64) {
+	s.openedAt = at
 	s.lastAt, s.lastUse = s.openedAt, s.before.use
 	s.last = s.Totals()
 	s.steps.start(s.of.Clock.wallStep())
@@ -146,9 +155,12 @@ func (s *Sampler) Tick() Second {
 }
 
 // Close ends the window: what was counted since the last Tick is its last, shorter entry.
-func (s *Sampler) Close() {
+func (s *Sampler) Close() { s.CloseAt(s.of.Clock.Now()) }
+
+// CloseAt is Close for a window that ended at a moment that has just passed.
+func (s *Sampler) CloseAt(at int64) {
+	s.closedAt = at
 	s.after = s.read()
-	s.closedAt = s.of.Clock.Now()
 	s.steps.look(s.of.Clock.wallStep())
 	if left := s.closedAt - s.lastAt; left >= int64(100*time.Millisecond) || len(s.series) == 0 {
 		s.add(s.second(s.closedAt, s.Totals(), s.after.use))

@@ -161,20 +161,22 @@ func (r *run) drive(ctx context.Context, finished <-chan struct{}) error {
 
 func (r *run) open() {
 	for _, l := range r.loads {
-		l.part().sampler.Open()
+		l.part().sampler.Ready()
 	}
 	r.gate.Set(measure.Measuring)
 	r.begun = r.clock.Now()
 	for _, l := range r.loads {
+		l.part().sampler.OpenAt(r.begun)
 		l.part().rates.Add(r.begun, measure.Totals{})
 	}
 }
 
 func (r *run) close() {
 	r.gate.Set(measure.Done)
-	r.window.close(r.clock.Now())
+	now := r.clock.Now()
+	r.window.close(now)
 	for _, l := range r.loads {
-		l.part().sampler.Close()
+		l.part().sampler.CloseAt(now)
 	}
 	if r.out.View != nil {
 		r.out.View.Close()
