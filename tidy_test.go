@@ -86,7 +86,7 @@ var imports = map[string][]string{
 	"perf/faultproxy": {"net/protocol", "net/remoting"}, // for tests of verification
 	"perf/workload":   {"client", "perf/measure", "net/invoke", "net/protocol", "net/remoting", "storage/record"},
 	"perf/flame":      nil,
-	"perf/peer":       {"engine/interop/...", "perf/flame", "perf/measure", "perf/report"}, // shares the download of Apache RocketMQ
+	"perf/peer":       {"engine/interop/...", "net/...", "perf/flame", "perf/measure", "perf/report"}, // shares the download of Apache RocketMQ
 
 	"perf/clientpeer":      {"client"},
 	"perf/clientpeer/ours": {"client"}, // its twin, theirs, is a module of its own

@@ -107,6 +107,7 @@ func made() (*results, []*side) {
 		{Side: "apache", Round: 1, Result: run(40_000, 30)},
 		{Side: "apache", Round: 2, Result: run(20_000, 50)},
 		{Side: "skylark", Round: 2, Result: run(500_000, 10)},
+		{Side: "limit", Round: 1, Result: run(900_000, 1)},
 	}}
 	bad := &row{load: loads[1], failure: "apache broker ended: signal 9 (killed)"}
 	r := &results{
@@ -130,9 +131,9 @@ func TestReport(t *testing.T) {
 	}
 	squeezed := regexp.MustCompile(`\s+`).ReplaceAllString(text, " ")
 	for _, want := range []string{
-		"450000 (400000-500000) | 30000 (20000-40000) | 15.00 (10.00-25.00) | at least 10: met",
-		"| p99.9 ms | 9 (8-10) | 40 (30-50) | 0.23 (0.16-0.33) | at most 0.333: met |",
-		"| kernel threads us a message | 300 | 300 | 1.00 |",
+		"450000 (400000-500000) | 30000 (20000-40000) | 15.00 (10.00-25.00) | at least 10: met | 900000 | 50 % |",
+		"| p99.9 ms | 9 (8-10) | 40 (30-50) | 0.23 (0.16-0.33) | at most 0.333: met | | |",
+		"| kernel threads us a message | 300 | 300 | 1.00 | | | |",
 		"| broker user us a message | 750 |", "flushDiskType | ASYNC_FLUSH | ASYNC_FLUSH",
 		"mappedFileSizeCommitLog | 1073741824 | 1073741824", "FAILED, see below", "signal 9 (killed)",
 		"Fewer than 5 rounds", "skylark: the load generator used all", "ingest-small 77",
@@ -187,5 +188,23 @@ func TestLoads(t *testing.T) {
 	}
 	if _, err := parse([]string{"-workload", "none"}); err == nil {
 		t.Error("an unknown load is taken")
+	}
+}
+
+// TestNullHandler: a client takes the null handler for a cluster, and every send is answered.
+func TestNullHandler(t *testing.T) {
+	t.Parallel()
+	s, err := listenNull("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := s.Addrs()[0].String()
+	for range 3 {
+		if err := sendOne(addr, addr); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Errorf("close: %v", err)
 	}
 }

@@ -52,6 +52,13 @@ type plan struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) == 2 && os.Args[1] == limitServe {
+		if err := serveNull(ctx, limitAddress); err != nil {
+			fmt.Fprintln(os.Stderr, "peer:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	p, err := parse(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "peer:", err)
@@ -175,6 +182,11 @@ func (b *bench) one(ctx context.Context, l load, work string) error {
 	}
 	if err := b.measureLoad(ctx, l); err != nil {
 		return err
+	}
+	if !b.plan.quick {
+		if err := b.measureLimit(ctx, b.out.rows[len(b.out.rows)-1], work); err != nil {
+			return err
+		}
 	}
 	if b.plan.profile != "" {
 		return keepProfile(ctx, b.plan, l, work)

@@ -153,6 +153,10 @@ func (r *results) table(sides []*side, brief bool, rows ...*row) report.Table {
 		t.Head = append(t.Head, "ratio", "goal")
 		t.Figures++
 	}
+	limits := slices.ContainsFunc(rows, func(r *row) bool { return len(r.rounds("limit")) > 0 })
+	if limits {
+		t.Head = append(t.Head, "null handler", "share of it")
+	}
 	for _, row := range rows {
 		first := row.load.name + ": " + row.load.about
 		if row.failure != "" {
@@ -164,6 +168,9 @@ func (r *results) table(sides []*side, brief bool, rows ...*row) report.Table {
 				continue
 			}
 			if cells := row.cells(f, sides); cells != nil {
+				if limits {
+					cells = append(cells, row.limitCells(f, sides[0])...)
+				}
 				t.Rows = append(t.Rows, append([]string{first, f.name}, cells...))
 				first = ""
 			}
@@ -199,6 +206,23 @@ func (r *row) cells(f figure, sides []*side) []string {
 		text += fmt.Sprintf(" (%s-%s)", ratioText(ratio.low), ratioText(ratio.high))
 	}
 	return append(cells, text, goalText(f, ratio.middle))
+}
+
+// limitCells are what a null handler on our event loop gives for a figure where more is better, and
+// the share of it that the first side reaches. Empty for others.
+func (r *row) limitCells(f figure, first *side) []string {
+	limit, ours := r.rounds("limit"), r.rounds(first.name)
+	if len(limit) == 0 || len(ours) == 0 || f.lower || f.plain {
+		return []string{"", ""}
+	}
+	var values []float64
+	for _, o := range ours {
+		values = append(values, f.of(&o))
+	}
+	most := f.of(&limit[0])
+	return []string{
+		report.Number(measure.Millis(most)), fmt.Sprintf("%.0f %%", 100*median(values)/most),
+	}
 }
 
 func ratioText(v float64) string {
@@ -303,7 +327,8 @@ func (r *results) lead() []string {
 		fmt.Sprintf("Medians of %d rounds of %v (at most %d messages), in brackets the lowest and the "+
 			"highest; sides in turn, each warmed up for %v; page cache filled first: %v. The load "+
 			"generator shares the machine; loads without a rate are closed loops. CPU is of the broker's "+
-			"process, user and system; kernel threads are those that write back, reclaim and journal.",
+			"process, user and system; kernel threads are those that write back, reclaim and journal. A "+
+			"null handler decodes and answers on our event loop, and stores nothing.",
 			r.plan.rounds, r.plan.duration, r.plan.maxSent, r.plan.warmup, r.plan.fillCache),
 	}
 	if r.plan.rounds < 5 {

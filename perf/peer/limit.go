@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/eventloop"
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/net/remoting"
+)
+
+// The limit of a sending load is what a null handler costs on our own event loop: frames are read,
+// decoded and answered with success, and nothing is stored. It is measured by the same client after
+// the rounds of the load, in a process of its own.
+
+const (
+	limitServe   = "serve-null-handler" // this program's only argument in that process
+	limitAddress = "127.0.0.1:19976"
+	limitQueues  = 8
+)
+
+// nullHandler answers every request with success, a route with itself, and a send like a broker.
+type nullHandler struct{ addr *atomic.Pointer[string] }
+
+// Open, ReadDone and Close have nothing to do.
+func (*nullHandler) Open(*eventloop.Conn) {}
+
+// ReadDone has nothing to flush: answers are written as they are made.
+func (*nullHandler) ReadDone() {}
+
+// Close keeps nothing of a connection.
+func (*nullHandler) Close(*eventloop.Conn, error) {}
+
+// Command answers one frame.
+func (h *nullHandler) Command(c *eventloop.Conn, cmd *remoting.Command) {
+	if cmd.IsResponse() || cmd.IsOneway() {
+		return
+	}
+	e := remoting.Begin(c.Reserve(), cmd.Reply(remoting.Success))
+	var body []byte
+	switch cmd.Request() {
+	case remoting.SendMessage, remoting.SendMessageV2, remoting.SendBatchMessage:
+		r := protocol.SendResponse{MsgID: nullID, QueueOffset: 1}
+		r.AppendFields(&e)
+	case remoting.GetRouteInfoByTopic:
+		body = h.route()
+	default:
+	}
+	c.Commit(e.End(body))
+}
+
+var nullID = []byte("00000000000000000000000000000000") // read only
+
+func (h *nullHandler) route() []byte {
+	const readAndWrite = 6
+	text, err := json.Marshal(map[string]any{
+		"brokerDatas": []any{map[string]any{
+			"brokerAddrs": map[string]string{"0": *h.addr.Load()}, "brokerName": "null", "cluster": "null",
+		}},
+		"queueDatas": []any{map[string]any{
+			"brokerName": "null", "perm": readAndWrite, "readQueueNums": limitQueues,
+			"writeQueueNums": limitQueues, "topicSysFlag": 0,
+		}},
+	})
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// listenNull serves on a host:port; port 0 takes a free one, which clients are told.
+func listenNull(addr string) (*eventloop.Server, error) {
+	var told atomic.Pointer[string]
+	told.Store(&addr)
+	s, err := eventloop.Listen(eventloop.DefaultConfig(), []string{addr},
+		func(*eventloop.Loop) eventloop.Handler { return &nullHandler{addr: &told} })
+	if err != nil {
+		return nil, err
+	}
+	bound := s.Addrs()[0].String()
+	told.Store(&bound)
+	return s, nil
+}
+
+// serveNull is the process of the limit; it ends with ctx.
+func serveNull(ctx context.Context, addr string) error {
+	s, err := listenNull(addr)
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	ending, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return s.Close(ending)
+}
+
+// limitSide is the null handler as a side that b.perf can load.
+func (b *bench) limitSide(ctx context.Context, work string) (*side, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	addr, err := netip.ParseAddrPort(limitAddress)
+	if err != nil {
+		return nil, err
+	}
+	s := &side{name: "limit", names: addr.String(), broker: addr.String(), dir: filepath.Join(work, "limit")}
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := s.run("null handler", exec.CommandContext(ctx, self, limitServe), "null.out"); err != nil {
+		return nil, err
+	}
+	return s, s.waitFor(ctx, 10*time.Second, func() error { return dialable(s.broker) })
+}
+
+// measureLimit measures the limit of a load that only sends, once warmed up. The result stands with
+// the other outcomes, under the side "limit".
+func (b *bench) measureLimit(ctx context.Context, r *row, work string) error {
+	l := &r.load
+	if l.produce == nil || l.consume != nil || l.settings != nil {
+		return nil // the disk, or a reader, is part of what such a load costs
+	}
+	s, err := b.limitSide(ctx, work)
+	if err != nil {
+		return err
+	}
+	defer s.down("", l.name)
+	for round, d := range []time.Duration{b.plan.duration / 2, b.plan.duration} {
+		args := append(append([]string{"produce"}, l.produce...), "--duration", d.String(), "--count",
+			strconv.Itoa(b.plan.maxSent))
+		got, err := b.perf(ctx, s, args...)
+		if err == nil {
+			err = check(got)
+		}
+		if err != nil {
+			return fmt.Errorf("limit: %w", err)
+		}
+		r.outcomes = append(r.outcomes, outcome{Side: s.name, Round: round, Result: got})
+	}
+	say("%s: a null handler answers %.0f messages a CPU-second", l.name,
+		r.rounds("limit")[0].Result.Broker.MessagesPerCPUSecond)
+	return nil
+}
