@@ -5,12 +5,15 @@
 package interop
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/skylarkmq/skylark/client"
 	"github.com/skylarkmq/skylark/storage/record"
 )
 
@@ -130,6 +133,7 @@ func TestJavaTransactionGroup(t *testing.T) {
 	other := transactional(t, at, args{"instance": name(t, "other")})
 	awaitStored(t, at, topic, 1, want)
 	transact(t, other, topic, "undecided", 2, "unknown", "unknown")
+	waitForRoute(t, at.NameServer, "TRANS_CHECK_MAX_TIME_TOPIC")
 	given := awaitStored(t, at, "TRANS_CHECK_MAX_TIME_TOPIC", 1, numbered("undecided", 2))
 	if m := given[0]; m.Properties["REAL_TOPIC"] != topic || m.Properties["TRANSACTION_CHECK_TIMES"] != "2" {
 		t.Errorf("given up: %+v", m)
@@ -401,4 +405,91 @@ func replyToAll(at target, topic string) error {
 		}
 		return errors.New("no request")
 	})
+}
+
+// Our client's transactions against our broker, which is killed in the middle: what was committed, and what
+// the checker commits, is there once; nothing else is.
+func TestOurClientTransactions(t *testing.T) {
+	t.Parallel()
+	dir, topic := t.TempDir(), name(t, "T")
+	at, process := startServer(t, dir, soonChecked)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c, err := client.New([]string{at.NameServer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	commits := func(body []byte) bool { return strings.HasPrefix(string(body), "commit") }
+	p, err := c.NewTransactionProducer(name(t, "PG"), func(_ context.Context, m *client.Received) client.TxState {
+		if commits(m.Body) {
+			return client.TxCommitted
+		}
+		return client.TxRolledBack
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	refused := errors.New("refused")
+	for i := range 150 {
+		if i == 50 || i == 100 {
+			_ = process.cmd.Process.Kill()
+			<-process.done
+			process = at.start(t, skylark(t), soonChecked)
+		}
+		body := fmt.Sprint([]string{"commit", "refuse", "commit-forgotten"}[i%3], i)
+		m := &client.Message{Topic: topic, Body: []byte(body)}
+		eventually(t, 30*time.Second, func() error {
+			if i%3 == 2 {
+				_, err := p.Begin(ctx, m) // nobody ends it
+				return err
+			}
+			r, err := p.Transact(ctx, m, func(context.Context, *client.Tx) error {
+				if commits(m.Body) {
+					return nil
+				}
+				return refused
+			})
+			if r.ID != "" || errors.Is(err, refused) {
+				return nil // it is stored; if its end was not heard, the checker is asked
+			}
+			return err
+		})
+		if commits(m.Body) {
+			want = append(want, body)
+		}
+	}
+	defer func() { _ = process.stop() }()
+	r, err := c.NewReader("", client.WithSubscription(topic, client.All()), client.WithStart(client.Earliest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(ctx)
+	got := map[string]int{}
+	read := func(ctx context.Context) error {
+		ms, err := r.Poll(ctx, 32)
+		for _, m := range ms {
+			got[string(m.Body)]++
+		}
+		return err
+	}
+	for len(got) < len(want) {
+		if err := read(ctx); err != nil {
+			t.Fatalf("after %d of %d messages: %v", len(got), len(want), err)
+		}
+	}
+	quiet, done := context.WithTimeout(ctx, 3*time.Second)
+	defer done()
+	for read(quiet) == nil { // nothing comes after the last
+	}
+	for _, body := range want {
+		if got[body] != 1 {
+			t.Errorf("%s came %d times", body, got[body])
+		}
+		delete(got, body)
+	}
+	if len(got) > 0 {
+		t.Errorf("not committed, and delivered: %v", got)
+	}
 }

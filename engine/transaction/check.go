@@ -104,7 +104,9 @@ func (s *Service) scanLocked(nowMS int64) (more bool) {
 		due, fresh, ok := s.lookLocked(s.scanned)
 		switch {
 		case !ok:
-			s.marks.set(s.scanned, moved)
+			if s.marks.of(s.scanned) == pending {
+				s.marks.set(s.scanned, moved)
+			}
 		case fresh && due > nowMS:
 			s.wakeMS = due
 			return false
@@ -113,6 +115,7 @@ func (s *Service) scanLocked(nowMS int64) (more bool) {
 		}
 		s.scanned++
 	}
+	s.keys = nil
 	return false
 }
 
@@ -125,6 +128,11 @@ func (s *Service) lookLocked(offset int64) (due int64, fresh, ok bool) {
 	defer region.Release()
 	h, ok := parseHalf(region.Mem, s.cfg.TimeOut)
 	if !ok {
+		return 0, false, false
+	}
+	if offset < s.loaded && s.keys[string(h.unique)] {
+		s.marks.set(offset, ended)
+		s.owed = append(s.owed, offset)
 		return 0, false, false
 	}
 	if h.movedAt >= 0 {
@@ -364,6 +372,9 @@ func (s *Service) positionsLocked(nowMS int64) time.Time {
 	}
 	if len(s.waiting) > 0 {
 		soonest(s.waiting[0].dueMS)
+	}
+	if len(s.owed) > 0 {
+		soonest(nowMS + owedRetryMS)
 	}
 	if s.committed != s.base || len(s.ops.spans) > 0 && s.ops.spans[0].highest < s.committed {
 		soonest(nowMS + settleMS)

@@ -46,7 +46,8 @@ func AppendHalf(dst, uniqueKey []byte, topic string, queue int32) []byte {
 // half is a half message as it lies in the log. It aliases the record.
 type half struct {
 	view    record.View
-	offset  int64 // in the queue of half messages
+	offset  int64  // in the queue of half messages
+	unique  []byte // UNIQ_KEY
 	group   []byte
 	topic   []byte // where it shall go
 	queue   int32
@@ -70,6 +71,8 @@ func parseHalf(b []byte, timeOut time.Duration) (h half, ok bool) {
 		switch string(name) {
 		case propGroup:
 			h.group = value
+		case propUniqueKey:
+			h.unique = value
 		case propRealTopic:
 			h.topic = value
 		case propRealQueue:

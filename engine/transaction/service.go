@@ -111,6 +111,11 @@ type Service struct {
 	owed    []int64 // ended, and their op records could not be stored
 	entries []storage.Entry
 
+	// Unique keys of messages that were committed shortly before the start, to know copies of them
+	// among the half messages before loaded. nil when these were looked at.
+	keys   map[string]bool
+	loaded int64
+
 	lastEnd        record.PhysicalOffset // end of what was stored last
 	candidate      int64                 // a base to be committed when the log is on disk up to needs
 	needs          record.PhysicalOffset
@@ -182,8 +187,11 @@ func (s *Service) Load() {
 }
 
 // healLocked finds what the last process stored without coming to the op record: commits that
-// recovery met in the log, and copies at the end of the half queue.
+// recovery met in the log, and copies at the end of the half queue. RocketMQ writes op records up to
+// 3 s late and meanwhile copies and checks what was committed: such copies are known by their unique
+// key when they are looked at.
 func (s *Service) healLocked(lowest, end int64) {
+	keys := map[string]bool{}
 	for _, at := range s.cfg.Store.RecoveredCommits() {
 		region, err := s.cfg.Store.RecordAt(at)
 		if err != nil {
@@ -194,8 +202,14 @@ func (s *Service) healLocked(lowest, end int64) {
 				s.owed = append(s.owed, h.offset)
 			}
 			s.marks.set(h.offset, ended)
+			if len(h.unique) > 0 && s.base < end {
+				keys[string(h.unique)] = true
+			}
 		}
 		region.Release()
+	}
+	if len(keys) > 0 {
+		s.keys, s.loaded = keys, end
 	}
 	for at := max(lowest, s.base, end-sliceMax-1); at < end; at++ {
 		region, ok := s.read(protocol.HalfTopic, at)
