@@ -212,8 +212,9 @@ func TestGroupAdmin(t *testing.T) {
 		remoting.InvalidParameter, "a.b")
 	b.ok(remoting.UpdateAndCreateSubscriptionGroupList, nil,
 		`{"groupConfigList":[{"groupName":"L1"},{"groupName":"L2"}]}`)
-	b.fails(remoting.GetSubscriptionGroupConfig, fields("group", "None"), "",
-		remoting.SubscriptionGroupNotExist, "None")
+	b.ok(remoting.GetSubscriptionGroupConfig, fields("group", "Made"), "") // as a pull would make it
+	b.fails(remoting.GetSubscriptionGroupConfig, fields("group", ""), "",
+		remoting.SubscriptionGroupNotExist, "No group in this broker")
 
 	b.createTopic("T")
 	commit := fields("consumerGroup", "CG_MADE", "topic", "T", "queueId", "0", "commitOffset", "5")

@@ -174,12 +174,14 @@ func (p *Groups) Subscription(r *protocol.TopicGroupRequest) protocol.Subscripti
 	return body
 }
 
-// Config returns one group's configuration.
+// Config returns one group's configuration. As in RocketMQ a group that may be created is.
 func (p *Groups) Config(name string) (*protocol.SubscriptionGroupConfig, error) {
-	c, ok := p.Groups.Find(name)
+	c, ok, err := p.Groups.LookupOrCreate(name)
+	if err != nil {
+		return nil, err
+	}
 	if !ok {
-		return nil, remoting.Errorf(remoting.SubscriptionGroupNotExist,
-			"No group in this broker. group: %s", name)
+		return nil, remoting.Errorf(remoting.SubscriptionGroupNotExist, "No group in this broker")
 	}
 	return c, nil
 }

@@ -43,7 +43,12 @@ func (p *Pull) registeredFilter(call *pulled) error {
 // ownFilter compiles the expression that came with the pull.
 func (p *Pull) ownFilter(call *pulled) error {
 	r := call.req
-	if len(r.Subscription) == 0 || string(r.ExpressionType) != protocol.ExpressionSQL92 {
+	known := string(r.ExpressionType) == protocol.ExpressionSQL92
+	if !known && !p.PropertyFilter {
+		return remoting.Errorf(remoting.SystemError,
+			"The broker does not support consumer to filter message by %s", r.ExpressionType)
+	}
+	if len(r.Subscription) == 0 || !known {
 		return errBadSubscription
 	}
 	e, err := p.Filters.Compile(string(r.Subscription))

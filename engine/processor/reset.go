@@ -26,7 +26,7 @@ func (p *Resets) Register(t Cold) {
 		})
 	t[remoting.QueryCorrectionOffset] = onHeader(
 		func(_ *Caller, r *protocol.QueryCorrectionOffsetRequest) Reply {
-			return Reply{Body: protocol.Marshal(p.Correction(r))}
+			return Reply{Body: protocol.MarshalFastJSON(p.Correction(r))}
 		})
 	t[remoting.CloneGroupOffset] = onHeader(
 		func(_ *Caller, r *protocol.CloneGroupOffsetRequest) Reply { return done(p.Clone(r)) })

@@ -38,7 +38,7 @@ func (p *Statistics) Register(t Cold) {
 	t[remoting.QueryConsumeQueue] = onHeader(
 		func(_ *Caller, r *protocol.QueryConsumeQueueRequest) Reply {
 			reply := jsonReply(p.Units(r))
-			if reply.Code == remoting.Success {
+			if reply.Code == remoting.Success && reply.Remark == "" {
 				reply.Remark = notSet
 			}
 			return reply
@@ -206,8 +206,15 @@ func (p *Statistics) Units(
 	topic := []byte(r.Topic)
 	lowest, end, ok := p.Store.QueueBounds(topic, r.QueueID)
 	if !ok {
-		return body, remoting.Errorf(remoting.SystemError,
-			"%d@%s is not exist!", r.QueueID, r.Topic)
+		if _, known := p.Topics.Find(r.Topic); !known {
+			return body, remoting.Errorf(remoting.SystemError,
+				"%d@%s is not exist!", r.QueueID, r.Topic)
+		}
+	}
+	if r.Index < 0 || r.Index >= int64(end) {
+		// RocketMQ says so and calls it a success.
+		return body, remoting.Errorf(remoting.Success,
+			"Index %d of %d@%s is not exist!", r.Index, r.QueueID, r.Topic)
 	}
 	body.MinQueueIndex, body.MaxQueueIndex = int64(lowest), int64(end)
 	body.QueueData = []protocol.ConsumeQueueData{}

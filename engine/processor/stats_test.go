@@ -125,8 +125,13 @@ func TestConsumeQueueEntries(t *testing.T) {
 	if !body.QueueData[0].Eval || body.SubscriptionData == nil {
 		t.Fatalf("%+v", body)
 	}
+	// What lies outside a queue is a success that says so; a topic that is not there is none.
 	ask["queueId"] = "77"
-	b.fails(remoting.QueryConsumeQueue, ask, "", remoting.SystemError, "77")
+	if r := b.ok(remoting.QueryConsumeQueue, ask, ""); r.Remark != "Index 1 of 77@T is not exist!" {
+		t.Errorf("remark %q", r.Remark)
+	}
+	ask["topic"] = "None"
+	b.fails(remoting.QueryConsumeQueue, ask, "", remoting.SystemError, "77@None")
 }
 
 // TestFromLastStrict: a new group on a young topic gets the first message, unless the strict switch

@@ -37,7 +37,12 @@ func (p *Topics) Register(t Cold) {
 			return Reply{Remark: notSet}
 		})
 	t[remoting.UpdateAndCreateTopicList] = onBody(
-		func(_ *Caller, r *protocol.TopicConfigList) Reply { return done(p.UpdateAll(r)) })
+		func(_ *Caller, r *protocol.TopicConfigList) Reply {
+			if err := p.UpdateAll(r); err != nil {
+				return Fail(err)
+			}
+			return Reply{Remark: notSet}
+		})
 	t[remoting.UpdateAndCreateStaticTopic] = func(*Caller, *remoting.Command) Reply {
 		return Fail(remoting.Errorf(remoting.SystemError, "static topics are not supported"))
 	}

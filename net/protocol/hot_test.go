@@ -136,10 +136,10 @@ func TestFieldErrors(t *testing.T) {
 		into     header
 		optional string
 	}{
-		{remoting.SendMessageV2, send.AppendFields, new(protocol.SendRequest), "c d i j k l m n"},
+		{remoting.SendMessageV2, send.AppendFields, new(protocol.SendRequest), "a c d i j k l m n"},
 		{
 			remoting.SendMessage, send.AppendFieldsV1, new(protocol.SendRequest),
-			"defaultTopic defaultTopicQueueNums properties reconsumeTimes unitMode " +
+			"producerGroup defaultTopic defaultTopicQueueNums properties reconsumeTimes unitMode " +
 				"maxReconsumeTimes batch bname",
 		},
 		{

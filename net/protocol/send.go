@@ -25,21 +25,19 @@ type SendRequest struct {
 
 // The required fields as bits of a set, so that one pass over the fields finds what is missing.
 const (
-	sendGroup = 1 << iota
-	sendTopic
+	sendTopic = 1 << iota
 	sendQueueID
 	sendSysFlag
 	sendBornMS
 	sendFlag
 
-	// The template of a topic counts only when the topic must be created; RocketMQ takes requests
-	// without it.
+	// The template of a topic counts only when the topic must be created, the group for nothing but
+	// its name; RocketMQ takes requests without them.
 	sendRequired = 1<<iota - 1
 )
 
 // sendNames are the names of the required fields in the order of the bits: long, then short.
 var sendNames = [...][2]string{
-	{"producerGroup", "a"},
 	{"topic", "b"},
 	{"queueId", "e"},
 	{"sysFlag", "f"},
@@ -124,7 +122,7 @@ func (r *SendRequest) set(letter byte, value, name []byte) (bit int, refused err
 	var err *remoting.Error
 	switch letter {
 	case 'a':
-		r.Group, bit = value, sendGroup
+		r.Group = value
 	case 'b':
 		r.Topic, bit = value, sendTopic
 	case 'c':
