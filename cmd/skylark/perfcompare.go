@@ -21,7 +21,7 @@ func (a *app) perfCompareCommand() *cobra.Command {
 		Short: "Hold two results against each other, and say what is noise",
 		Long: "Reads two sides and prints their figures beside each other, with the ratio of B to A. " +
 			"A side is a folder that\n--out made, a folder of such folders (several runs of one load), " +
-			"or a file with what --json printed.\n\nWith 4 runs or more on each side their figures are " +
+			"a file with what --json printed, or FOLDER#LOAD/SIDE\nfor the rounds in a folder of perf/peer.\n\nWith 4 runs or more on each side their figures are " +
 			"compared, otherwise blocks of their seconds; a difference that\nchance alone could have " +
 			"made is called noise. perf/README.md says how.",
 		Example: "  skylark perf compare before after\n" +

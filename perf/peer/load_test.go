@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/skylarkmq/skylark/perf/measure"
+	"github.com/skylarkmq/skylark/perf/report"
 )
 
 // A broker that dies under load answers nothing and uses no CPU; such a run once counted as 0.
@@ -146,6 +147,25 @@ func TestReport(t *testing.T) {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("report.html lacks %q", want)
 		}
+	}
+}
+
+// TestRunsReadBack: compare reads the measured rounds of a load and side out of the folder.
+func TestRunsReadBack(t *testing.T) {
+	t.Parallel()
+	r, _ := made()
+	r.dir = t.TempDir()
+	if err := r.writeRuns(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := report.Load(r.dir + "#ingest-small/skylark")
+	if err != nil || len(got.Runs) != 2 || got.Runs[0].MessagesPerSec != 400_000 ||
+		len(got.Runs[0].Series) != 1 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	_, err = report.Load(r.dir + "#ingest-small/kafka")
+	if err == nil || !strings.Contains(err.Error(), "ingest-small/apache") {
+		t.Errorf("an absent side: got %v, want those that are there", err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skylarkmq/skylark/perf/measure"
+	"github.com/skylarkmq/skylark/perf/report"
 )
 
 // results collects a whole run and owns its folder.
@@ -140,7 +141,7 @@ func brief(r *measure.Result) *measure.Result {
 
 // writeRuns keeps every run whole, with its seconds.
 func (r *results) writeRuns() error {
-	f, err := os.Create(filepath.Join(r.dir, "runs.json.gz"))
+	f, err := os.Create(filepath.Join(r.dir, report.RoundsName))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package report
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,9 +48,16 @@ func (s Side) Part(name string) Side {
 
 // Load reads the results at path: a results folder, a folder of such folders (each a run of the
 // same load), or a file that holds a result, an array of them, or what `skylark perf --json`
-// printed. At least one result is returned.
+// printed. FOLDER#LOAD/SIDE names the measured rounds of one load and side in a folder that
+// perf/peer made, as results/2026-11-29-2321-peer-a47f91f#ingest-small/skylark. At least one result
+// is returned.
 func Load(path string) (Side, error) {
 	side := Side{Name: filepath.Clean(path)}
+	if folder, of, found := strings.Cut(path, "#"); found {
+		var err error
+		side.Runs, err = loadRounds(folder, of)
+		return side, err
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return side, fmt.Errorf("report: %w", err)
@@ -78,6 +86,57 @@ func Load(path string) (Side, error) {
 		return side, fmt.Errorf("report: %s holds no result", path)
 	}
 	return side, nil
+}
+
+// RoundsName is the file of a folder of perf/peer with every run, a JSON object a line, compressed.
+const RoundsName = "runs.json.gz"
+
+// roundLine is one line of RoundsName, as far as it is used here.
+type roundLine struct {
+	Load string `json:"load"`
+	Run  struct {
+		Side   string          `json:"side"`
+		Round  int             `json:"round"` // from 1; 0: warm-up
+		Result *measure.Result `json:"result"`
+	} `json:"run"`
+}
+
+func loadRounds(folder, of string) ([]*measure.Result, error) {
+	load, side, found := strings.Cut(of, "/")
+	if !found {
+		return nil, fmt.Errorf("report: %q names no load and side, as ingest-small/skylark", of)
+	}
+	f, err := os.Open(filepath.Join(folder, RoundsName))
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("report: %s: %w", f.Name(), err)
+	}
+	var runs []*measure.Result
+	var known []string
+	for lines := json.NewDecoder(z); ; {
+		var r roundLine
+		err := lines.Decode(&r)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("report: %s: %w", f.Name(), err)
+		}
+		if name := r.Load + "/" + r.Run.Side; !slices.Contains(known, name) {
+			known = append(known, name)
+		}
+		if r.Load == load && r.Run.Side == side && r.Run.Round > 0 && r.Run.Result != nil {
+			runs = append(runs, r.Run.Result)
+		}
+	}
+	if len(runs) == 0 {
+		return nil, fmt.Errorf("report: %s has no rounds of %s, but of %v", f.Name(), of, known)
+	}
+	return runs, nil
 }
 
 func loadFile(name string) ([]*measure.Result, error) {
