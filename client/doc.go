@@ -18,6 +18,13 @@
 //	}
 //	res, err := p.Send(ctx, &client.Message{Topic: "created", Body: body})
 //
+// Sends wait for an answer (Send), are told of it by a callback (SendAsync), share requests
+// (SendBatch, WithLinger) or ask for none (SendOneWay). Request waits for a consumer's reply, and a
+// TransactionProducer sends messages that count only once a change of the application's own is made.
+// WithTLS, WithCredentials, WithNamespace, WithResolver and WithHooks say how the cluster is reached
+// and who hears of it. Errors are sentinels for errors.Is, *BrokerError for a refusal, *SendError with
+// every attempt for a send; their texts end with what to do.
+//
 // A pull answer carries records exactly as the broker stores them, which is why brokers can send
 // them from files; so this package decodes them with storage/record, the codec of the store.
 package client

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,6 +78,32 @@ func Example_highRate() {
 		return nil
 	})
 	// Output: failed: 0 <nil>
+}
+
+// Have many messages share a request.
+func Example_linger() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		batching, err := c.NewProducer("shop-events", client.WithLinger(5*time.Millisecond, 64<<10))
+		if err != nil {
+			return err
+		}
+		var stored atomic.Int64
+		for range 10_000 { // some twenty requests; each message has its own result
+			err := batching.SendAsync(ctx, &client.Message{Topic: "created", Body: []byte("event")},
+				func(res client.SendResult, err error) {
+					if err == nil && res.Status == client.Stored {
+						stored.Add(1)
+					}
+				})
+			if err != nil {
+				return err
+			}
+		}
+		err = batching.Flush(ctx)
+		fmt.Println("stored:", stored.Load(), err)
+		return nil
+	})
+	// Output: stored: 10000 <nil>
 }
 
 // Send a batch, with a result for each message.
@@ -174,6 +201,53 @@ func Example_ordered() {
 	// 7 step 1
 	// 7 step 2
 	// 7 step 3
+}
+
+// Make a change of your own and a message one.
+func Example_transaction() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		tp, err := c.NewTransactionProducer("billing", func(ctx context.Context, m *client.Received) client.TxState {
+			return client.TxCommitted // looks into the database whether the message's change was made
+		})
+		if err != nil {
+			return err
+		}
+		res, err := tp.Transact(ctx, &client.Message{Topic: "created", Body: []byte("paid")},
+			func(ctx context.Context, tx *client.Tx) error {
+				fmt.Println("update orders set paid = true where id = 7") // an error or a panic rolls back
+				return nil
+			})
+		fmt.Println(res.Status, err)
+		return nil
+	})
+	// Output: update orders set paid = true where id = 7
+	// SEND_OK <nil>
+}
+
+// Ask a consumer, and wait for its answer.
+func Example_request() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		k, err := c.NewConsumer("prices", client.WithSubscription("created", client.All()), client.WithStart(client.Earliest))
+		if err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(ctx)
+		var answering sync.WaitGroup
+		answering.Go(func() {
+			_ = k.Run(ctx, func(ctx context.Context, m *client.Received) error {
+				return p.Reply(ctx, m, []byte("42 for "+string(m.Body)))
+			})
+		})
+		defer answering.Wait()
+		defer stop()
+		reply, err := p.Request(ctx, &client.Message{Topic: "created", Body: []byte("bread")})
+		if err != nil {
+			return err // ErrNoReply when ctx ends, or the send timeout, before a reply comes
+		}
+		fmt.Println(string(reply.Body))
+		return nil
+	})
+	// Output: 42 for bread
 }
 
 // Deliver later.

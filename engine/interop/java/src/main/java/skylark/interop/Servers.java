@@ -7,6 +7,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
 import java.util.Properties;
+import org.apache.rocketmq.auth.config.AuthConfig;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MixAll;
@@ -87,7 +88,13 @@ final class Servers {
         store.setHaListenPort(port + 1);
         store.setStorePathRootDir(dir);
         store.setStorePathCommitLog(dir + "/commitlog");
-        BrokerController controller = new BrokerController(config, server, new NettyClientConfig(), store);
+        AuthConfig auth = new AuthConfig();
+        MixAll.properties2Object(lines, auth);
+        auth.setConfigName(config.getBrokerName());
+        auth.setClusterName(config.getBrokerClusterName());
+        auth.setAuthConfigPath(dir + "/config");
+        BrokerController controller =
+            new BrokerController(config, server, new NettyClientConfig(), store, auth);
         if (!controller.initialize()) {
             controller.shutdown();
             throw new IllegalStateException("the broker did not initialize");
