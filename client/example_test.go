@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -201,53 +200,6 @@ func Example_ordered() {
 	// 7 step 1
 	// 7 step 2
 	// 7 step 3
-}
-
-// Make a change of your own and a message one.
-func Example_transaction() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		tp, err := c.NewTransactionProducer("billing", func(ctx context.Context, m *client.Received) client.TxState {
-			return client.TxCommitted // looks into the database whether the message's change was made
-		})
-		if err != nil {
-			return err
-		}
-		res, err := tp.Transact(ctx, &client.Message{Topic: "created", Body: []byte("paid")},
-			func(ctx context.Context, tx *client.Tx) error {
-				fmt.Println("update orders set paid = true where id = 7") // an error or a panic rolls back
-				return nil
-			})
-		fmt.Println(res.Status, err)
-		return nil
-	})
-	// Output: update orders set paid = true where id = 7
-	// SEND_OK <nil>
-}
-
-// Ask a consumer, and wait for its answer.
-func Example_request() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		k, err := c.NewConsumer("prices", client.WithSubscription("created", client.All()), client.WithStart(client.Earliest))
-		if err != nil {
-			return err
-		}
-		ctx, stop := context.WithCancel(ctx)
-		var answering sync.WaitGroup
-		answering.Go(func() {
-			_ = k.Run(ctx, func(ctx context.Context, m *client.Received) error {
-				return p.Reply(ctx, m, []byte("42 for "+string(m.Body)))
-			})
-		})
-		defer answering.Wait()
-		defer stop()
-		reply, err := p.Request(ctx, &client.Message{Topic: "created", Body: []byte("bread")})
-		if err != nil {
-			return err // ErrNoReply when ctx ends, or the send timeout, before a reply comes
-		}
-		fmt.Println(string(reply.Body))
-		return nil
-	})
-	// Output: 42 for bread
 }
 
 // Deliver later.
