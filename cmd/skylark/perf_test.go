@@ -46,6 +46,11 @@ func TestE2EPerfTogether(t *testing.T) {
 		res[1].LatencyFrom != "due" {
 		t.Errorf("latency: %+v", res)
 	}
+	must(t, with("produce", "--topic", "a", "--verify", "--count", "500")...)
+	res = results(t, "perf", "consume", "-n", ns, "--topic", "a", "--until-end", "--end-to-end")
+	if len(res) != 1 || res[0].LatencyFrom != "due" || res[0].Latency.Count < 1300 {
+		t.Errorf("consume --end-to-end: %+v", res)
+	}
 	folder := filepath.Join(t.TempDir(), "out")
 	res = results(t, with("verify", "--topic", "b", "--connections", "2", "--late-ms", "60000",
 		"--out", folder)...)

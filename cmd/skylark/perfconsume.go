@@ -54,6 +54,8 @@ func (a *app) perfConsumeCommand() *cobra.Command {
 	fl.BoolVar(&set.UntilEnd, "until-end", set.UntilEnd, "stop when every queue was read to its end")
 	fl.BoolVar(&set.Verify, "verify", set.Verify,
 		"check numbered messages for loss, duplicates, order and content")
+	fl.BoolVar(&set.EndToEnd, "end-to-end", false, "count latency from the moment a message was due, "+
+		"which 'perf produce --verify' writes into it; by two clocks when the producer ran elsewhere")
 	fl.IntVar(&lateMS, "late-ms", 0, "with --verify: a message that took longer, from its producer to "+
 		"here or for an old one into the store, is late; 0: none is")
 	fl.BoolVar(&set.AllowSwaps, "allow-swaps", set.AllowSwaps,

@@ -69,6 +69,9 @@ func newConsumer(
 			return n
 		},
 	}
+	if cfg.EndToEnd {
+		c.own.from = "due"
+	}
 	for _, p := range c.pullers {
 		c.own.recorders = append(c.own.recorders, p.rec)
 	}

@@ -98,6 +98,9 @@ func (g *group) close() {
 // loop sends until the run stops, making connections anew when they fail. It returns when nothing is
 // in flight any more, or nothing more is to be waited for. An error means that waiting itself failed.
 func (g *group) loop(ctx context.Context) error {
+	if g.run.cfg.paced() {
+		defer preciseTimers()()
+	}
 	g.begin()
 	for g.live > 0 {
 		now := g.run.clock.Now()

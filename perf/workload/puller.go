@@ -401,7 +401,8 @@ func (p *puller) arrivedLocked(due, size, now int64, open bool) {
 	if open {
 		p.rec.CountedLocked(1, size)
 	}
-	if from := p.run.fromWall(due); p.run.window.holds(from) {
-		p.rec.LatencyLocked(1, now-from)
+	from := p.run.fromWall(due)
+	if p.run.window.holds(from) || open && !p.run.wholeRuns {
+		p.rec.LatencyLocked(1, now-from) // another process's messages: all that came in the window
 	}
 }
