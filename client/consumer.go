@@ -374,7 +374,7 @@ func (k *Consumer) Resume(topics ...string) {
 		delete(k.paused, t)
 	}
 	for _, q := range k.queues {
-		k.listLocked(q, q.ready.len())
+		k.listLocked(q)
 		q.fetchLocked()
 	}
 }

@@ -159,7 +159,7 @@ func (k *Consumer) renewLocks() {
 		switch {
 		case granted[q.id]:
 			q.lockedAt = asked
-			k.listLocked(q, 1)
+			k.listLocked(q)
 		case answered[q.id.Broker] && k.queues[q.id] == q:
 			k.dropLocked(q)
 			gone = append(gone, q)

@@ -104,32 +104,28 @@ func (q *queue) positionLocked() int64 {
 // arriveLocked takes the messages of an answer.
 func (q *queue) arriveLocked(ds []*delivery, next int64) {
 	k := q.k
-	listed := 0
 	for _, d := range ds {
 		q.entries.push(d)
 		q.count++
 		q.bytes += d.size
 		k.held++
 		k.bytes += d.size
-		if q.offerLocked(d) {
-			listed++
-		}
+		q.offerLocked(d)
 	}
 	q.next = next
-	k.listLocked(q, listed)
+	k.listLocked(q)
 }
 
 // offerLocked makes a message ready, or lines it up behind its key.
-func (q *queue) offerLocked(d *delivery) (ready bool) {
+func (q *queue) offerLocked(d *delivery) {
 	if q.keys != nil && d.key != "" {
 		if behind, at := q.keys[d.key]; at {
 			q.keys[d.key] = append(behind, d)
-			return false
+			return
 		}
 		q.keys[d.key] = nil
 	}
 	q.ready.push(d)
-	return true
 }
 
 // passLocked makes the next message of a key ready after d is through.

@@ -18,7 +18,7 @@ type crew struct {
 	ready    list[*queue]
 	workers  map[*worker]struct{}
 	idle     int  // workers that wait
-	called   int  // of these, how many have been woken
+	coming   bool // one of them, or a new one, was called and has not looked yet
 	watching bool // an alarm looks for handlers that take too long
 }
 
@@ -43,38 +43,36 @@ type fate struct {
 	after   time.Duration // of another try here
 }
 
-// listLocked puts a queue in line when it has something to hand out, and wakes up to n workers.
-func (k *Consumer) listLocked(q *queue, n int) {
-	if !q.runnableLocked() || n <= 0 {
+// listLocked puts a queue in line when it has something to hand out.
+func (k *Consumer) listLocked(q *queue) {
+	if !q.runnableLocked() {
 		return
 	}
 	if !q.listed {
 		q.listed = true
 		k.crew.ready.push(q)
 	}
-	if k.cfg.ordered && !k.cfg.byKey {
-		n = 1
-	}
-	k.wakeLocked((n + k.work.size - 1) / k.work.size)
+	k.wakeLocked()
 }
 
-func (k *Consumer) wakeLocked(n int) {
+// wakeLocked has one more worker look for work, unless one is on its way. That one, when it finds
+// some and leaves more, wakes the next: so short handlers do not wake a crew for nothing, and long
+// ones soon have all of it.
+func (k *Consumer) wakeLocked() {
 	c := &k.crew
-	for ; n > 0; n-- {
-		switch {
-		case c.idle > c.called:
-			c.called++
-			c.cond.Signal()
-		case len(c.workers) < k.cfg.concurrency && k.phase == running:
-			w := &worker{k: k}
-			if c.workers == nil {
-				c.workers = map[*worker]struct{}{}
-			}
-			c.workers[w] = struct{}{}
-			go w.run()
-		default:
-			return
+	switch {
+	case c.coming:
+	case c.idle > 0:
+		c.coming = true
+		c.cond.Signal()
+	case len(c.workers) < k.cfg.concurrency && k.phase == running:
+		c.coming = true
+		w := &worker{k: k}
+		if c.workers == nil {
+			c.workers = map[*worker]struct{}{}
 		}
+		c.workers[w] = struct{}{}
+		go w.run()
 	}
 }
 
@@ -126,6 +124,9 @@ func (k *Consumer) nextLocked(w *worker) bool {
 		}
 		w.ctx.begin(k.values, w.began.Add(k.cfg.handlerTimeout))
 		k.watchLocked(k.cfg.handlerTimeout)
+		if c.ready.len() > 0 {
+			k.wakeLocked()
+		}
 		return true
 	}
 	return false
@@ -136,6 +137,7 @@ func (w *worker) run() {
 	k := w.k
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.crew.coming = false
 	for {
 		for !k.nextLocked(w) {
 			if k.phase == over {
@@ -146,7 +148,7 @@ func (w *worker) run() {
 			k.crew.idle++
 			k.crew.cond.Wait()
 			k.crew.idle--
-			k.crew.called = max(k.crew.called-1, 0)
+			k.crew.coming = false
 		}
 		k.mu.Unlock()
 		w.handle()
@@ -367,7 +369,7 @@ func (w *worker) finishLocked() {
 	clear(w.batch)
 	w.batch, w.ctx, w.queue = w.batch[:0], nil, nil
 	if k.cfg.ordered && freed > 0 {
-		k.listLocked(q, q.ready.len())
+		k.listLocked(q)
 	}
 }
 
@@ -380,7 +382,7 @@ func (k *Consumer) againLocked(q *queue, d *delivery, after time.Duration) {
 			return
 		}
 		q.ready.push(d)
-		k.listLocked(q, 1)
+		k.listLocked(q)
 	})
 }
 
@@ -392,7 +394,7 @@ func (k *Consumer) suspendLocked(q *queue, back []*delivery, after time.Duration
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		q.suspended = false
-		k.listLocked(q, 1)
+		k.listLocked(q)
 	})
 }
 
