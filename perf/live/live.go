@@ -134,12 +134,19 @@ func lines(s measure.Status) []string {
 	rate += fmt.Sprintf("  backlog %s", Grouped(float64(sec.Backlog)))
 	rate += cpu("  broker", sec.BrokerCPU, sec.BrokerRSSAnon)
 	rate += cpu("  own", sec.OwnCPU, sec.OwnRSSAnon)
-	return []string{
+	list := []string{
 		rate,
 		"ms    " + latencies(sec.Latency),
 		fmt.Sprintf("all   %s messages  ms %s", Grouped(float64(s.Messages)), latencies(s.Latency)),
 		"fail  " + failures(s.Errors),
 	}
+	for i := range s.Others {
+		o := &s.Others[i]
+		list = append(list, fmt.Sprintf("%s  %s msg/s  backlog %s  all ms %s  fail %s", o.Name,
+			Grouped(o.Second.PerSecond()), Grouped(float64(o.Second.Backlog)), latencies(o.Latency),
+			failures(o.Errors)))
+	}
+	return list
 }
 
 func failures(errors map[string]int64) string {

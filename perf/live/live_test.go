@@ -71,11 +71,15 @@ func TestView(t *testing.T) {
 			Length: 1, Messages: 98_765, Bytes: 98_765_000, Backlog: 4096, Latency: q, BrokerCPU: 1.5,
 			BrokerRSSAnon: 31e6,
 		},
+		Others: []measure.PartStatus{{
+			Name: "end-to-end", Second: measure.Second{Length: 1, Messages: 500, Backlog: 7}, Latency: q,
+		}},
 	})
 	for _, want := range []string{
 		"98 765 msg/s  98.8 MB/s  (100 000 asked)", "backlog 4 096", "broker 1.50 cores 31 MB",
 		"p50 1.250  p99 3.000  p99.9 -  max 7.000", "1 234 567 messages",
 		"no answer in time 40, SYSTEM_BUSY 3", "25.00%", "\x1b[A",
+		"end-to-end  500 msg/s  backlog 7  all ms p50 1.250",
 	} {
 		s.waitFor(t, want)
 	}

@@ -57,6 +57,16 @@ type Status struct {
 	Second    Second        // the newest
 	Latency   Quantiles     // of the window so far
 	Errors    map[string]int64
+	// Others are further parts of the run, as the readers beside a sender.
+	Others []PartStatus
+}
+
+// PartStatus is what a live view shows of a further part.
+type PartStatus struct {
+	Name    string
+	Second  Second
+	Latency Quantiles
+	Errors  map[string]int64
 }
 
 // Sampled is what a Sampler watches.

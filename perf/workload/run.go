@@ -238,11 +238,18 @@ func (r *run) show(planned time.Duration) {
 		return
 	}
 	p := r.loads[0].part()
+	var others []measure.PartStatus
+	for _, l := range r.loads[1:] {
+		o := l.part()
+		others = append(others, measure.PartStatus{
+			Name: o.name, Second: o.second, Latency: o.sampler.Latency(), Errors: o.sampler.Errors(),
+		})
+	}
 	r.out.View.Show(measure.Status{
 		Command: p.command, Phase: r.gate.Phase(), Planned: planned,
 		Elapsed: time.Duration(r.clock.Now() - r.begun), Messages: p.sampler.Totals().Messages,
 		Wanted: p.wanted, RateAsked: p.rate, Second: p.second, Latency: p.sampler.Latency(),
-		Errors: p.sampler.Errors(),
+		Errors: p.sampler.Errors(), Others: others,
 	})
 }
 
