@@ -230,7 +230,7 @@ func TestTransactionsMoveBetweenBrokers(t *testing.T) {
 
 	again, process := startServer(t, dir, soonChecked)
 	waitForRoute(t, again.NameServer, topic)
-	p = transactional(t, again, nil)
+	transactional(t, again, nil)
 	want = append(want, left...)
 	var got []received
 	eventually(t, 40*time.Second, func() error {

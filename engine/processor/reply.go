@@ -76,10 +76,10 @@ func (p *Replies) reply(c *Caller, cmd *remoting.Command) Reply {
 	own = record.AppendProperty(own, "TRACE_ON", strconv.FormatBool(p.TraceOn))
 	properties, _ := rewrite(nil, r.Properties, own)
 	out := Reply{Header: header}
-	if err := p.push(c, &r, properties, cmd.Body); err != nil {
+	if remark := p.push(c, &r, properties, cmd.Body); remark != "" {
 		p.notice("reply does not reach its requester", "topic", string(r.Topic), "group",
-			string(r.Group), "addr", c.Peer.String(), "err", err.Error())
-		out.Code, out.Remark = remoting.SystemError, err.Error()
+			string(r.Group), "addr", c.Peer.String(), "err", remark)
+		out.Code, out.Remark = remoting.SystemError, remark
 	} else {
 		header.NoMessage, header.MsgID, header.QueueID = false, []byte("0"), r.QueueID
 	}
@@ -136,15 +136,16 @@ func (p *Replies) check(c *Caller, r *protocol.SendRequest) error {
 	return nil
 }
 
-// push sends the reply to the requester's connection and waits until it is confirmed.
-func (p *Replies) push(c *Caller, r *protocol.SendRequest, properties, body []byte) error {
+// push sends the reply to the requester's connection and waits until it is confirmed. What went wrong
+// comes back in RocketMQ's words, empty: nothing.
+func (p *Replies) push(c *Caller, r *protocol.SendRequest, properties, body []byte) (remark string) {
 	id, ok := record.Property(properties, propReplyTo)
 	if !ok {
-		return fmt.Errorf("reply message properties[%s] is null", propReplyTo)
+		return fmt.Sprintf("reply message properties[%s] is null", propReplyTo)
 	}
 	ch, ok := p.Members.ProducerByID(string(id))
 	if !ok {
-		return fmt.Errorf("push reply message fail, channel of <%s> not found.", id)
+		return fmt.Sprintf("push reply message fail, channel of <%s> not found.", id)
 	}
 	now := p.NowMS()
 	pushed := record.AppendProperty(
@@ -156,9 +157,9 @@ func (p *Replies) push(c *Caller, r *protocol.SendRequest, properties, body []by
 		Properties: string(pushed), ReconsumeTimes: r.ReconsumeTimes, UnitMode: r.UnitMode,
 	}, body, pushTimeout)
 	if err != nil || answer.Code != int32(remoting.Success) {
-		return fmt.Errorf("push reply message to %sfail.", id)
+		return fmt.Sprintf("push reply message to %sfail.", id)
 	}
-	return nil
+	return ""
 }
 
 // store keeps the reply in its topic. What goes wrong is no matter of the client: the requester has
