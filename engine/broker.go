@@ -72,6 +72,7 @@ type Broker struct {
 	// Any goroutine.
 	permission atomic.Int32
 	closing    atomic.Bool
+	lookedMS   atomic.Int64 // when consumers were last looked at
 	produced   atomic.Int64 // bytes of cold answers on their way from workers to loops
 	closeOnce  sync.Once
 	closeErr   error

@@ -13,10 +13,12 @@ import (
 )
 
 // watchConsumers looks at the positions of the groups that are online, and names those that stand
-// still while messages come in. It runs on the timer of the membership.
+// still while messages come in. It runs on the timer of the membership, four times within the time
+// that makes a standstill.
 func (b *Broker) watchConsumers(now time.Time) {
-	if b.store == nil {
-		return // a scan before the store is open
+	last := b.lookedMS.Load()
+	if now.UnixMilli()-last < b.cfg.StuckMS/4 || !b.lookedMS.CompareAndSwap(last, now.UnixMilli()) {
+		return
 	}
 	var samples []lag.Sample
 	b.members.EachView(func(name string, v *group.View) {
