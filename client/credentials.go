@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	"github.com/skylarkmq/skylark/net/invoke"
@@ -71,7 +72,7 @@ func (c *Client) prepare(ctx context.Context, _ string, r *invoke.Request) error
 	if c.cfg.credentials == nil {
 		return nil
 	}
-	keys, err := c.cfg.credentials.Credentials(ctx)
+	keys, err := c.askCredentials(ctx)
 	if err != nil {
 		return fmt.Errorf("asking for credentials: %w", err)
 	}
@@ -88,6 +89,17 @@ func (c *Client) prepare(ctx context.Context, _ string, r *invoke.Request) error
 	}
 	h.extra = append(h.extra, field{fieldSignature, signature})
 	return nil
+}
+
+// askCredentials asks the user's provider; a panic is an error.
+func (c *Client) askCredentials(ctx context.Context) (keys Credentials, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.cfg.logger.Error("panic in a credentials provider", "err", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the provider panicked: %v", v)
+		}
+	}()
+	return c.cfg.credentials.Credentials(ctx)
 }
 
 // sign is base64(HMAC-SHA1(secret, field values in order of their names, then the body)), as in

@@ -49,7 +49,8 @@ type (
 	RebalanceHook interface {
 		OnRebalance(group string, assigned, revoked []Queue)
 	}
-	// ThrottleHook is told why a queue is not read or written as fast as it could be.
+	// ThrottleHook is told why a queue is not read or written as fast as it could be: limits of a
+	// consumer, or a broker that asks a producer to send slower.
 	ThrottleHook interface {
 		OnThrottle(q Queue, reason string)
 	}

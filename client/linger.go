@@ -120,7 +120,8 @@ func (l *lingering) add(
 	op.entries = append(op.entries, e)
 	op.size += bytes + entryOverhead
 	switch {
-	case len(op.body) >= p.cfg.lingerBytes, p.cfg.linger == 0 && l.flying == 0, l.stopped:
+	case len(op.body) >= p.cfg.lingerBytes, p.cfg.linger == 0 && l.flying == 0, l.stopped,
+		p.ctx.Err() != nil:
 		l.sealLocked(op)
 	case p.cfg.linger > 0 && !l.armed:
 		l.armLocked(p.cfg.linger)

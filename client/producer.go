@@ -342,11 +342,11 @@ func (p *Producer) settle() bool {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		p.async.abandonAll()
 		p.topics.Range(func(_, t any) bool {
 			t.(*topicSend).linger.stop()
 			return true
 		})
+		p.async.abandonAll()
 		p.wg.Wait()
 	}()
 	grace := time.NewTimer(callbackGrace)

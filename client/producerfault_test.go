@@ -69,15 +69,16 @@ func TestFaultShutdownPanic(t *testing.T) {
 			if err := p.Close(ctx); err != nil {
 				t.Errorf("close: %v", err)
 			}
+			wg.Wait()
 			if promised.Load() != called.Load() {
 				t.Errorf("after Close %d callbacks of %d have run", called.Load(), promised.Load())
 			}
-			wg.Wait()
 		}
 	}
 }
 
-// sendSomehow sends in one of four ways and counts callbacks, promised ones as they are promised.
+// sendSomehow sends in one of four ways and counts callbacks, those that are promised and those that
+// run.
 func sendSomehow(
 	ctx context.Context, p *client.Producer, way int, promised, called *atomic.Int64,
 ) error {
@@ -567,10 +568,10 @@ func TestFaultTransactionContext(t *testing.T) {
 func TestFaultRaces(t *testing.T) {
 	// Fault 25: data races.
 	t.Parallel()
-	s, c := cluster(t, 2)
+	s := scripttest.NewCluster(t, 2)
 	s.SetTopic("t", 2)
 	var h spy
-	c = newClient(t, s.NameServer.Addr, client.WithHooks(&h, &sendSpy{}))
+	c := newClient(t, s.NameServer.Addr, client.WithHooks(&h, &sendSpy{}))
 	ctx := within(t)
 	p := newProducer(t, c, client.WithLinger(time.Millisecond, 1<<10), client.WithTrace("traces"),
 		client.WithLatencyFaultTolerance(true), client.WithBuffer(100, 1<<20))

@@ -20,7 +20,7 @@ import (
 	"github.com/skylarkmq/skylark/storage/record"
 )
 
-// ErrNoReply: a request was sent and no reply came in time.
+// ErrNoReply is the cause when a request was sent and no reply came in time.
 var ErrNoReply = errors.New("no reply in time")
 
 // Properties of requests and replies (RocketMQ's MessageConst).
@@ -113,7 +113,16 @@ func (p *Producer) announce(ctx context.Context, topic string) error {
 			return err
 		}
 	}
-	c.heartbeat()
+	told := make(chan struct{})
+	if !c.start(func() { defer close(told); c.heartbeat() }) {
+		return errProducerClosed()
+	}
+	select {
+	case <-told:
+	case <-ctx.Done():
+		return fmt.Errorf("client: announcing this client to the brokers of %s: %w", topic,
+			context.Cause(ctx))
+	}
 	p.announced.Store(topic, struct{}{})
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -81,7 +82,7 @@ func (r *httpResolver) Resolve(ctx context.Context) ([]string, error) {
 func (c *Client) resolve(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.callTimeout)
 	defer cancel()
-	list, err := c.cfg.resolver.Resolve(ctx)
+	list, err := c.askResolver(ctx)
 	if err == nil {
 		list, err = endpointsOf(list)
 	}
@@ -92,6 +93,17 @@ func (c *Client) resolve(ctx context.Context) error {
 		c.cfg.logger.Info("name servers changed", "servers", strings.Join(list, ";"))
 	}
 	return nil
+}
+
+// askResolver asks the user's resolver; a panic is an error.
+func (c *Client) askResolver(ctx context.Context) (list []string, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.cfg.logger.Error("panic in a resolver", "err", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("client: the resolver panicked: %v", v)
+		}
+	}()
+	return c.cfg.resolver.Resolve(ctx)
 }
 
 // followResolver asks again every two minutes, and each second while there is no server.

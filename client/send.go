@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -329,12 +330,31 @@ func (p *Producer) selectQueue(rt *topicRoute, m *Message) (Queue, error) {
 	if spreads(s) {
 		s = HashJava
 	}
-	i := s.Select(m, rt.writable)
+	i, err := p.selected(s, m, rt.writable)
+	if err != nil {
+		return Queue{}, err
+	}
 	if i < 0 || i >= len(rt.writable) {
 		return Queue{}, fmt.Errorf("client: selector chose queue %d of %d of topic %s: %w",
 			i, len(rt.writable), m.Topic, ErrInvalidMessage)
 	}
 	return rt.writable[i], nil
+}
+
+// selected calls a selector; a panic of the user's is an error.
+func (p *Producer) selected(s Selector, m *Message, queues []Queue) (i int, err error) {
+	if policy, ours := s.(Policy); ours {
+		return policy.Select(m, queues), nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			p.client.cfg.logger.Error("panic in a selector", "topic", m.Topic, "err", v,
+				"stack", string(debug.Stack()))
+			err = fmt.Errorf("client: the selector panicked for topic %s: %v: %w", m.Topic, v,
+				ErrInvalidMessage)
+		}
+	}()
+	return s.Select(m, queues), nil
 }
 
 // next goes round the queues, passing over those of brokers that this message failed at and, with
@@ -493,6 +513,9 @@ func (op *sendOp) settled(err error) (again bool) {
 		p.client.routes.stale(op.topic.name)
 	case errors.As(err, &be):
 		code := remoting.ResponseCode(be.Code)
+		if code == remoting.FlowControl || code == remoting.SystemBusy {
+			p.client.cfg.hooks.onThrottle(op.queue, be.Remark)
+		}
 		if code == remoting.GoAway && !op.wentAway {
 			// The broker drains: the request goes to it once more over a new connection.
 			op.wentAway, op.notLast = true, ""

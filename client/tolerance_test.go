@@ -265,19 +265,20 @@ func TestNamespaceProperty(t *testing.T) {
 	if _, err := newProducer(t, c).Send(within(t), text("x")); err != nil {
 		t.Fatal(err)
 	}
+	var all [][]byte
 	for q := range int32(4) {
-		for _, rec := range s.Brokers[0].Records("ns%t", q) {
-			v, err := record.Parse(rec)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if ns, _ := record.Property(v.Properties(), "INSTANCE_ID"); string(ns) != "ns" {
-				t.Errorf("properties %q", v.Properties())
-			}
-			return
-		}
+		all = append(all, s.Brokers[0].Records("ns%t", q)...)
 	}
-	t.Error("no message in the topic of the namespace")
+	if len(all) != 1 {
+		t.Fatalf("%d messages in the topic of the namespace", len(all))
+	}
+	v, err := record.Parse(all[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ns, _ := record.Property(v.Properties(), "INSTANCE_ID"); string(ns) != "ns" {
+		t.Errorf("properties %q", v.Properties())
+	}
 }
 
 // TestWithEnv reads the environment only when asked to. It is not parallel: it sets variables.
@@ -330,5 +331,86 @@ func TestCallbackThatBlocks(t *testing.T) {
 	err := p.Close(ctx)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(fmt.Sprint(err), "callback") {
 		t.Errorf("close: %v", err)
+	}
+}
+
+// panicking is a user's code that panics wherever it is asked.
+type panicking struct{}
+
+func (panicking) Select(*client.Message, []client.Queue) int { panic("user") }
+func (panicking) Credentials(context.Context) (client.Credentials, error) {
+	panic("user")
+}
+func (panicking) Resolve(context.Context) ([]string, error) { panic("user") }
+
+// TestUserPanics: a panic in what the user gave is an error of the call, on whatever goroutine it was.
+func TestUserPanics(t *testing.T) {
+	t.Parallel()
+	_, c := cluster(t, 1)
+	p := newProducer(t, c, client.WithSelector(panicking{}))
+	got := make(chan error, 1)
+	if err := p.SendAsync(within(t), text("x"), func(_ client.SendResult, err error) { got <- err }); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; !errors.Is(err, client.ErrInvalidMessage) {
+		t.Errorf("selector: %v", err)
+	}
+	s := scripttest.NewCluster(t, 1)
+	signed := newClient(t, s.NameServer.Addr, client.WithCredentials(panicking{}))
+	if err := signed.Ping(within(t)); err == nil || !strings.Contains(err.Error(), "panicked") {
+		t.Errorf("credentials: %v", err)
+	}
+	lost, err := client.New(nil, client.WithResolver(panicking{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lost.Ping(within(t)); !errors.Is(err, client.ErrNoNameServer) {
+		t.Errorf("resolver: %v", err)
+	}
+	if err := lost.Close(within(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRouteIsRenewedAtOnce: after the answer that a topic does not exist, the route is asked for
+// without waiting for its turn, and a broker that is new to it gets the messages.
+func TestRouteIsRenewedAtOnce(t *testing.T) {
+	t.Parallel()
+	old, moved := scripttest.NewCluster(t, 1), scripttest.NewCluster(t, 1)
+	old.SetTopic("t", 1)
+	c := newClient(t, old.NameServer.Addr)
+	p := newProducer(t, c)
+	ctx := within(t)
+	if _, err := p.Send(ctx, text("x")); err != nil {
+		t.Fatal(err)
+	}
+	old.NameServer.Handle(remoting.GetRouteInfoByTopic, routeOver(old, moved, "t"))
+	old.Brokers[0].Refuse(remoting.TopicNotExist, 1<<20)
+	for ctx.Err() == nil {
+		if _, err := p.Send(ctx, text("x")); err == nil {
+			break
+		}
+	}
+	if n := len(moved.Brokers[0].Records("t", 0)); n != 1 {
+		t.Errorf("the new broker has %d messages, want 1", n)
+	}
+}
+
+// throttled hears of brokers that ask for less.
+type throttled struct{ heard chan string }
+
+func (h throttled) OnThrottle(q client.Queue, reason string) { h.heard <- q.Topic + " " + reason }
+
+func TestThrottleHook(t *testing.T) {
+	t.Parallel()
+	s := scripttest.NewCluster(t, 1)
+	h := throttled{make(chan string, 8)}
+	c := newClient(t, s.NameServer.Addr, client.WithHooks(h))
+	s.Brokers[0].Refuse(remoting.FlowControl, 1)
+	if _, err := newProducer(t, c).Send(within(t), text("x")); !errors.Is(err, client.ErrFlowControl) {
+		t.Errorf("got %v", err)
+	}
+	if got := <-h.heard; got != "t scripted refusal" {
+		t.Errorf("heard %q", got)
 	}
 }

@@ -321,12 +321,13 @@ func (t *TransactionProducer) answer(q txCheck) {
 	p := t.producer
 	c := p.client
 	m, err := ParseStored(q.header.BrokerName, q.stored)
-	state, remark := TxUnknown, ""
-	if err == nil {
+	var state TxState // unknown, so far
+	var remark string
+	if err != nil {
+		remark = err.Error()
+	} else {
 		m.Topic = c.offWire(m.Topic)
 		state, remark = t.ask(m)
-	} else {
-		remark = err.Error()
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, c.cfg.callTimeout)
 	defer cancel()

@@ -83,7 +83,7 @@ func (p plan) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }()
 	programs, err := build(ctx, work)
 	if err != nil {
 		return err
