@@ -26,8 +26,8 @@ type rawBody struct {
 	sysFlag int32 // of compression
 }
 
-// makeBodies makes the bodies that messages take in turn: one for a fixed size, up to 1024 drawn ones
-// otherwise. The same settings give the same bodies.
+// makeBodies makes the bodies that messages take in turn: one for a fixed size, else up to 1024 drawn
+// ones. The same settings give the same bodies.
 func makeBodies(cfg *Produce) ([]rawBody, error) {
 	list, err := plainBodies(cfg)
 	if err != nil {

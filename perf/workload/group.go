@@ -21,8 +21,8 @@ const (
 )
 
 // group drives many connections from one goroutine: it waits for all of them at once, reads the
-// answers of those that are ready, and then gives each as many new requests as it has room for, with
-// one write. A goroutine for each connection costs a wake-up and a read that finds nothing for
+// answers of those that are ready, and then gives each as many new requests as it has room for, in one
+// write. A goroutine for each connection costs a wake-up and a read that finds nothing for
 // each answer when a connection has one request in flight.
 type group struct {
 	run     *producer
@@ -96,7 +96,7 @@ func (g *group) close() {
 }
 
 // loop sends until the run stops, making connections anew when they fail. It returns when nothing is
-// in flight any more, or nothing more is to be waited for. An error means that waiting itself failed.
+// in flight any more, or nothing more is to be waited for. An error means that waiting failed.
 func (g *group) loop(ctx context.Context) error {
 	if g.run.cfg.paced() {
 		defer preciseTimers()()

@@ -190,7 +190,9 @@ func appendSendAnswer(dst []byte, opaque int32) []byte {
 }
 
 func (c *nullConn) cold(cmd *remoting.Command) error {
-	h := remoting.Head{Flag: remoting.FlagResponse, Opaque: cmd.Opaque, Version: remoting.ProtocolVersion}
+	h := remoting.Head{
+		Flag: remoting.FlagResponse, Opaque: cmd.Opaque, Version: remoting.ProtocolVersion,
+	}
 	var fields remoting.Header
 	var body []byte
 	switch remoting.RequestCode(cmd.Code) {

@@ -19,8 +19,8 @@ type Step struct {
 	For  Duration `json:"for,omitempty"` // 0: until the run ends
 }
 
-// schedule gives the due moments of one connection. Connection i of n has every n-th request. With a
-// burst interval, requests come due together at its multiples, each connection at a phase of its
+// schedule gives the due moments of one connection. Connection i of n has every n-th request. With
+// a burst interval, requests come due together at its multiples, each connection at a phase of its
 // own; they are never due before the moment that the rate alone gives.
 type schedule struct {
 	start float64 // nanoseconds
@@ -38,7 +38,7 @@ type stretch struct {
 	before   float64 // requests due before it
 }
 
-// newSchedule: steps give requests a second over all connections. A step without an end is the last.
+// newSchedule: steps give requests a second over all connections. One without an end is the last.
 func newSchedule(start int64, steps []Step, index, connections int, burst time.Duration) schedule {
 	s := schedule{start: float64(start), burst: float64(burst)}
 	var from, before float64
@@ -107,8 +107,8 @@ func length(steps []Step) time.Duration {
 }
 
 // ParseRate reads a rate in messages a second, "5000", or steps of rate and time joined by commas,
-// "1000:10s,5000:1m". The last step may lack its time: it lasts until the run ends. A rate of 0 in a
-// step is a pause.
+// "1000:10s,5000:1m". The last step may lack its time: it lasts until the run ends. A rate of 0 in
+// a step is a pause.
 func ParseRate(text string) (rate float64, steps []Step, err error) {
 	if !strings.ContainsAny(text, ":,") {
 		rate, err = parseRate(text)

@@ -24,8 +24,8 @@ const (
 	waitLeast = 20 * time.Microsecond
 )
 
-// epoll is the poller of Linux: level-triggered, one system call for all that is ready, one read and
-// one write for each ready socket. Reads and writes never wait, so they skip the scheduler's
+// epoll is the poller of Linux: level-triggered, one system call for all that is ready, one read
+// and one write for each ready socket. Reads and writes never wait, so they skip the scheduler's
 // bookkeeping; waiting itself does not.
 type epoll struct {
 	fd     int
@@ -186,8 +186,8 @@ func (s *epollSocket) write(b []byte) (int, error) {
 }
 
 // preciseTimers lets the kernel wake the calling goroutine within a microsecond of its time instead
-// of 50, the default slack of a thread's timers, until restore is called. The delay would be part of
-// every latency that counts from a due moment. The goroutine keeps its thread meanwhile.
+// of 50, the default slack of a thread's timers, until restore is called. The delay would be part
+// of every latency that counts from a due moment. The goroutine keeps its thread meanwhile.
 func preciseTimers() (restore func()) {
 	const prSetTimerSlack, slackNS = 29, 1000
 	runtime.LockOSThread()

@@ -18,7 +18,9 @@ type netPoller struct {
 }
 
 func newNetPoller() *netPoller {
-	return &netPoller{arrived: make(chan *netSocket, 64), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
+	return &netPoller{
+		arrived: make(chan *netSocket, 64), done: make(chan struct{}), timer: time.NewTimer(time.Hour),
+	}
 }
 
 type netSocket struct {

@@ -135,8 +135,8 @@ func (p *producer) connectAll(ctx context.Context, targets []target) ([]*group, 
 	p.bodies = (&frameMaker{cfg: p.cfg, prefix: text()}).payloads(bodies)
 	for i := range p.bodies {
 		if n := len(p.bodies[i].bytes) + headMost + p.cfg.PropertySize; n > frameMax {
-			return nil, fmt.Errorf("workload: %w: %d messages make a request of %d bytes; a frame has 16 MiB",
-				ErrSettings, p.cfg.Batch, n)
+			return nil, fmt.Errorf("workload: %w: batch of %d makes a request of %d bytes, at most %d "+
+				"make a frame", ErrSettings, p.cfg.Batch, n, frameMax)
 		}
 	}
 	p.cfg.Connections = max(p.cfg.Connections, len(addrs)) // one for each broker at least

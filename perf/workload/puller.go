@@ -366,6 +366,7 @@ func (p *puller) recordsLocked(
 		}
 		size := int64(v.TotalSize())
 		body = body[size:]
+		q.next = int64(v.QueueOffset()) + 1 // should the next one be damaged, this one is not read again
 		if p.run.cfg.Count > 0 && p.run.budget.Add(-1) < 0 {
 			p.run.stopped.Store(true)
 			return n, nil
@@ -392,8 +393,8 @@ func (p *puller) recordsLocked(
 	return n, nil
 }
 
-// arrivedLocked counts a message that tells when it was due. Like the producer's at a fixed rate, the
-// latencies of a window are of the messages due in it, whenever they come.
+// arrivedLocked counts a message that tells when it was due. Like the producer's at a fixed rate,
+// the latencies of a window are of the messages due in it, whenever they come.
 func (p *puller) arrivedLocked(due, size, now int64, open bool) {
 	if due == 0 {
 		return // a closing message, or somebody else's

@@ -15,6 +15,7 @@ import (
 	"github.com/skylarkmq/skylark/client/scripttest"
 	"github.com/skylarkmq/skylark/net/remoting"
 	"github.com/skylarkmq/skylark/perf/measure"
+	"github.com/skylarkmq/skylark/storage/record"
 )
 
 func testProduce(c *scripttest.Cluster) Produce {
@@ -231,6 +232,30 @@ func TestConsumeReconnects(t *testing.T) {
 	<-dropped
 	if !got.OK || got.Verify.Messages != 500 {
 		t.Errorf("consumed: %+v", got.Verify)
+	}
+}
+
+// TestDamagedRecord: when a record cannot be parsed, those before it in the same answer are not read
+// and judged a second time.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultConsume()
+	cfg.Verify = true
+	c := &consumer{cfg: &cfg, timing: &timing{clock: measure.NewClock()}}
+	p := newPuller(c, "", "g")
+	p.checker = c.newChecker()
+	d := record.Draft{Topic: []byte("t"), Body: []byte("body")}
+	var body []byte
+	for i := range 3 {
+		b := make([]byte, d.Size())
+		d.Encode(b, record.Place{Queue: record.QueueOffset(7 + i)})
+		body = append(body, b...)
+	}
+	body[2*d.Size()+5] ^= 0xFF // the magic of the last one
+	q := newPullQueue(&target{topic: "t"}, 7, 10)
+	n, err := p.recordsLocked(q, body, 0, 0, false)
+	if err == nil || n != 2 || q.next != 9 {
+		t.Errorf("read %d, goes on at %d: %v", n, q.next, err)
 	}
 }
 

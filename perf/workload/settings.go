@@ -226,7 +226,7 @@ func (p *Produce) checkBodies(bad func(cond bool, format string, args ...any)) {
 		bad(strings.ContainsAny(own, "\x01\x02"), "property %q has a separator in it", own)
 	}
 	bad(p.DelayLevel < 0 || p.DelayLevel > 18, "delay level is %d, want 0 to 18", p.DelayLevel)
-	bad(p.DelayLevel > 0 && p.Verify, "verify expects messages at once: it cannot go with a delay level")
+	bad(p.DelayLevel > 0 && p.Verify, "verify expects messages at once: no delay level goes with it")
 }
 
 func (p *Produce) topics() []string { return topicNames(p.Topic, p.Topics) }

@@ -106,7 +106,7 @@ type gathering struct {
 	consumers []*consumer
 }
 
-// gather makes the connections of all sides. The readers' offsets are asked before anything is sent.
+// gather makes the connections of all sides. Readers ask for offsets before anything is sent.
 func gather(
 	ctx context.Context, cfg *Together, ctl *control, targets []target,
 ) (*gathering, error) {

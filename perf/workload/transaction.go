@@ -68,7 +68,8 @@ func (t *Transactions) check() error {
 	bad(len(t.NameServers) == 0, "no name server")
 	bad(t.Topic == "", "no topic")
 	bad(t.Threads < 1 || t.Threads > threadsMax, "threads is %d, want 1 to %d", t.Threads, threadsMax)
-	bad(t.Size < planSize || t.Size > sizeMax, "size is %d, want %d to %d bytes", t.Size, planSize, sizeMax)
+	bad(t.Size < planSize || t.Size > sizeMax, "size is %d, want %d to %d bytes",
+		t.Size, planSize, sizeMax)
 	bad(!share(t.SendRollback) || !share(t.SendUnknown) || !share(t.SendRollback+t.SendUnknown),
 		"send rollback and unknown rates are %v and %v, want 0 to 1 together",
 		t.SendRollback, t.SendUnknown)

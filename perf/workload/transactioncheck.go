@@ -58,7 +58,9 @@ func (p *plan) appendBody(dst []byte, batch int64, size int) []byte {
 }
 
 // transact sends a half message and ends its transaction as planned. A cause says why it failed.
-func (t *transactor) transact(ctx context.Context, to *target, p *plan) (cause string, refused bool) {
+func (t *transactor) transact(
+	ctx context.Context, to *target, p *plan,
+) (cause string, refused bool) {
 	id := string(t.checker.ids.Append(nil))
 	props := record.AppendProperty(nil, "UNIQ_KEY", id)
 	props = record.AppendProperty(props, "WAIT", "true")
@@ -118,7 +120,7 @@ func endOf(state byte) int32 {
 	return protocol.TransactionUnknown
 }
 
-// checker answers the brokers' checks as the messages say, and judges whether they should have come.
+// checker answers the brokers' checks as the messages say, and judges whether they ought to come.
 type checker struct {
 	load *transactor
 	out  Output
