@@ -5,6 +5,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"sync"
@@ -494,4 +495,103 @@ func TestCrashTimers(t *testing.T) {
 	v := startVictim(t, dir, "ASYNC_FLUSH")
 	defer v.end(t, false)
 	l.count(t, newPeer(t, v.addr), kills)
+}
+
+// TestCrashRetry kills the broker while consumers send messages back: each that was acknowledged comes
+// through the retry topic or lies in the dead letters.
+func TestCrashRetry(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	acked := map[string]bool{}
+	var mu sync.Mutex
+	const kills = 3
+	for round := range kills {
+		v := startVictim(t, dir, "ASYNC_FLUSH")
+		p := newPeer(t, v.addr)
+		p.send("orders", 0, "first")
+		p.pull(pullRequest("orders", 0, 0, "*", 0)) // makes the group
+		killAfter(t, v, 600*time.Millisecond, func(ctx context.Context) {
+			var wg sync.WaitGroup
+			for worker := range 4 {
+				wg.Go(func() {
+					for body := range sentBack(ctx, v.addr, fmt.Sprint(round, " ", worker)) {
+						mu.Lock()
+						acked[body] = true
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+	v := startVictim(t, dir, "ASYNC_FLUSH")
+	defer v.end(t, false)
+	p := newPeer(t, v.addr)
+	came := map[string]int{}
+	for _, topic := range []string{"%RETRY%consumers", "%DLQ%consumers"} {
+		for from, idle := int64(0), 0; idle < 4; {
+			d := p.pull(pullRequest(topic, 0, from, "*", time.Second))
+			if len(d.views) == 0 {
+				idle++
+			}
+			for _, v := range d.views {
+				came[string(v.Body())]++
+				from++
+				if want := int32(1); v.ReconsumeTimes() != want {
+					t.Fatalf("%q has reconsume times %d", v.Body(), v.ReconsumeTimes())
+				}
+			}
+		}
+	}
+	for body := range acked {
+		if came[body] == 0 {
+			t.Fatalf("%q was taken back and never came (of %d)", body, len(acked))
+		}
+	}
+	if len(acked) < 50 {
+		t.Errorf("only %d messages were sent back in %d rounds", len(acked), kills)
+	}
+	t.Logf("%d messages sent back over %d kills", len(acked), kills)
+}
+
+// sentBack sends messages and sends them back, every third as a dead letter, until the broker dies.
+// It yields the bodies of those that were taken back.
+func sentBack(ctx context.Context, addr, name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		pool := invoke.NewPool(invoke.Config{})
+		defer func() { _ = pool.Close() }()
+		call := func(r *invoke.Request) *invoke.Response {
+			limit, cancel := context.WithTimeout(ctx, callWithin)
+			defer cancel()
+			res, err := pool.Call(limit, addr, r)
+			if err != nil || res.Code != remoting.Success {
+				return nil
+			}
+			return res
+		}
+		for i := 0; ; i++ {
+			body := fmt.Sprint(name, " ", i)
+			res := call(&invoke.Request{
+				Code: remoting.SendMessageV2, Body: []byte(body), Header: sendRequest("orders", 0),
+			})
+			var sent protocol.SendResponse
+			if res == nil || sent.Decode(res.Command) != nil {
+				return
+			}
+			_, at, err := record.ParseOffsetID(string(sent.MsgID))
+			if err != nil {
+				return
+			}
+			level := int32(1)
+			if i%3 == 2 {
+				level = -1
+			}
+			res = call(&invoke.Request{Code: remoting.ConsumerSendMsgBack, Header: &protocol.ConsumerSendBackRequest{
+				Offset: int64(at), Group: "consumers", DelayLevel: level, MaxReconsumeTimes: -1,
+			}})
+			if res == nil || !yield(body) {
+				return
+			}
+		}
+	}
 }
