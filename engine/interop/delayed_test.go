@@ -63,6 +63,35 @@ func TestJavaRetryToDeadLetters(t *testing.T) {
 	}
 }
 
+// The same with Apache's Go client.
+func TestGoRetryToDeadLetters(t *testing.T) {
+	t.Parallel()
+	at, client := fresh(t, shortLevels), golang(t)
+	topic, group := name(t, "T"), name(t, "CG")
+	createTopic(t, at, topic, 1)
+	p := producer(t, client, at, nil)
+	must[sent](t, client, "producer.send", args{"handle": p, "topic": topic, "body": "poison", "tags": "red"})
+	c := open(t, client, "push", args{
+		"namesrv": at.NameServer, "group": group, "topic": topic, "instance": name(t, "C"),
+		"failures": 99, "maxReconsume": 2,
+	})
+	got := awaitPush(t, client, c, 3, 90_000)
+	if len(got) != 3 {
+		t.Fatalf("got %v", bodies(got))
+	}
+	for i, m := range got {
+		if m.Body != "poison" || int(m.ReconsumeTimes) != i || m.Tags != "red" {
+			t.Errorf("try %d: %+v", i, m)
+		}
+	}
+	dead := "%DLQ%" + group
+	waitForRoute(t, at.NameServer, dead)
+	letters := delivered(t, at, dead, 1, 30*time.Second)
+	if letters[0].Body != "poison" || letters[0].Properties["RETRY_TOPIC"] != topic {
+		t.Errorf("dead letter %+v", letters[0])
+	}
+}
+
 // delivered pulls a topic's one queue until it holds count messages.
 func delivered(t *testing.T, at target, topic string, count int, limit time.Duration) []received {
 	t.Helper()

@@ -116,6 +116,9 @@ func registerPush(ops map[string]operation) {
 		if a.Orderly {
 			refused = consumer.SuspendCurrentQueueAMoment
 		}
+		if a.MaxReconsume > 0 {
+			opts = append(opts, consumer.WithMaxReconsumeTimes(a.MaxReconsume))
+		}
 		if a.Broadcast {
 			opts = append(opts, consumer.WithConsumerModel(consumer.BroadCasting))
 		}

@@ -43,6 +43,7 @@ type arguments struct {
 	Messages                                     []arguments
 	Size, Count, TimeoutMS, Queues, CompressOver int
 	Failures                                     int
+	MaxReconsume                                 int32 `json:"maxReconsume"`
 	Offset                                       int64
 	QueueID                                      *int
 	Broker                                       string
