@@ -90,3 +90,46 @@ func (b *bench) keys(topic string, queues int32) map[string]int {
 	}
 	return all
 }
+
+// TestOlderReleases carries on what RocketMQ 4.9.4 and 5.1.4 left: of each of the levels 1, 6 and 18
+// four messages, those of the first delivered.
+func TestOlderReleases(t *testing.T) {
+	t.Parallel()
+	for release, archive := range map[string]string{
+		"4.9.4": "testdata/later-4.9.4.tar.gz", "5.1.4": "../timer/testdata/later-5.1.4.tar.gz",
+	} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			b := &bench{
+				t: t, dir: filepath.Join(enginetest.Unpack(t, archive), "store"),
+				levels: delay.DefaultLevels, segment: 1 << 20, queueFile: 4000,
+			}
+			b.ms.Store(1_796_002_000_000) // when they ended
+			b.open()
+			t.Cleanup(b.close)
+			want := b.keys("SCHEDULE_TOPIC_XXXX", 18)
+			if got := b.waiting(want); got != 4 || len(want) != 12 {
+				t.Errorf("%d of %d were delivered, want 4 of 12", got, len(want))
+			}
+			b.step(3 * time.Hour)
+			if got := b.waiting(want); got != 12 {
+				t.Errorf("%d were delivered in the end, want 12", got)
+			}
+		})
+	}
+}
+
+// waiting counts how many of the messages are in LaterTopic, once each.
+func (b *bench) waiting(want map[string]int) int {
+	b.t.Helper()
+	n := 0
+	for key, times := range b.keys("LaterTopic", 1) {
+		if want[key] == 0 {
+			continue // no delayed message
+		}
+		if n++; times != 1 {
+			b.t.Errorf("%s came %d times", key, times)
+		}
+	}
+	return n
+}

@@ -144,6 +144,27 @@ func (s *Service) file(nowMS int64) (more bool, err error) {
 	return true, nil
 }
 
+// place finds the tick of a message, the tick in which its unit is written, and the unit's bits. One
+// that lies too far ahead goes to a tick in which it is rolled. old is a message that was filed
+// before, about when it was stored.
+func (s *Service) place(a *asked, storeMS, nowMS int64, old bool) (tick, write int64, bits uint32) {
+	tick, write, bits = s.tick(a.outMS), s.tick(nowMS), bitUnit
+	if old {
+		write = min(write, s.tick(storeMS))
+	}
+	if ahead := tick - write; ahead >= s.cfg.RollTicks {
+		bits |= bitRoll
+		tick = write + s.cfg.RollTicks
+		if ahead-s.cfg.RollTicks < s.cfg.RollTicks/3 {
+			tick = write + s.cfg.RollTicks/2
+		}
+	}
+	if a.kill != nil {
+		bits |= bitDelete
+	}
+	return tick, write, bits
+}
+
 // past reports whether a message of a tick before the current one was delivered when its unit was
 // lost. It may have been filed late, under the current tick, and wait there; and one that was to be
 // rolled may have been filed later than it seems now, so that it is rolled again.
@@ -188,29 +209,16 @@ func (s *Service) stage(
 		s.cfg.Notice("a message of the timer topic names no time and is left out", "offset", cu.At)
 		return true, nil
 	}
-	write, bits := s.tick(nowMS), uint32(bitUnit)
-	if queueAt < s.rebuild {
-		write = min(write, s.tick(v.StoreMS()))
-	}
-	tick := s.tick(a.outMS)
-	if ahead := tick - write; ahead >= s.cfg.RollTicks {
-		bits |= bitRoll
-		tick = write + s.cfg.RollTicks
-		if ahead-s.cfg.RollTicks < s.cfg.RollTicks/3 {
-			tick = write + s.cfg.RollTicks/2
-		}
-	}
+	old := queueAt < s.rebuild
+	tick, write, bits := s.place(&a, v.StoreMS(), nowMS, old)
 	if tick < s.now.tick {
-		if queueAt < s.rebuild && s.past(&a, cu.At, bits) {
+		if old && s.past(&a, cu.At, bits) {
 			return true, nil // delivered before the files were lost
 		}
 		tick = s.now.tick
 	}
 	if tick-s.now.tick >= slotsTotal {
 		return false, nil
-	}
-	if a.kill != nil {
-		bits |= bitDelete
 	}
 	target, err := s.slotFor(st, tick)
 	if err != nil {

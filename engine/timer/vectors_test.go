@@ -42,14 +42,14 @@ func openVector(t *testing.T, dir string, after time.Duration) *bench {
 	return b
 }
 
-// arrivals counts by unique key what is in the topic of the vectors.
-func (b *bench) arrivals() map[string]int {
+// arrivals counts by unique key what is in a topic.
+func (b *bench) arrivals(topic string) map[string]int {
 	all := map[string]int{}
 	for queue := range int32(2) {
 		var res storage.ReadResult
 		for at := record.QueueOffset(0); ; at = res.Next {
 			b.store.Read(&storage.ReadRequest{
-				Topic: []byte("TimerTopic"), Queue: queue, From: at, MaxMessages: 1,
+				Topic: []byte(topic), Queue: queue, From: at, MaxMessages: 1,
 			}, &res)
 			if res.Status != storage.Found {
 				break
@@ -112,7 +112,7 @@ func TestVectors(t *testing.T) {
 				for range 100 {
 					b.step(time.Hour)
 				}
-				got, twice := b.arrivals(), 0
+				got, twice := b.arrivals("TimerTopic"), 0
 				for key, n := range got {
 					if n > 1 {
 						twice += n - 1
@@ -130,5 +130,29 @@ func TestVectors(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestOlderRelease carries on what RocketMQ 5.1.4 left: four timers delivered, four due in ten
+// minutes, and four beyond its window.
+func TestOlderRelease(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(enginetest.Unpack(t, "testdata/later-5.1.4.tar.gz"), "store")
+	b := openVector(t, dir, 0)
+	if n := b.service.Pending(); n != 8 {
+		t.Errorf("%d are said to wait, want 8", n)
+	}
+	want := b.due()
+	for range 60 {
+		b.step(time.Hour)
+	}
+	got := b.arrivals("LaterTopic")
+	for key := range got {
+		if want[key] == 0 {
+			delete(got, key) // no timer
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(want) != 12 {
+		t.Errorf("arrivals (-want +got):\n%s", diff)
 	}
 }
