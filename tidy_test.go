@@ -38,6 +38,7 @@ var imports = map[string][]string{
 	"net/eventloop":        {"net/remoting", "zerocopy"},
 	"net/invoke":           {"net/remoting"},
 	"storage":              {"storage/...", "zerocopy"},
+	"storage/inspect":      {"storage", "storage/consumequeue", "storage/indexfile", "storage/record"},
 
 	"engine/settings":  nil, // reads RocketMQ's properties files for broker and name server
 	"engine/stats":     {"net/protocol"},

@@ -102,7 +102,8 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse{err} })
 	root.AddCommand(
 		a.serverCommand(), a.nameserverCommand(), a.brokerCommand(), a.sendCommand(),
-		a.receiveCommand(), a.adminCommand(), a.perfCommand(), a.versionCommand(),
+		a.receiveCommand(), a.adminCommand(), a.inspectCommand(), a.perfCommand(),
+		a.versionCommand(),
 	)
 	return root
 }

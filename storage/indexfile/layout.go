@@ -4,6 +4,8 @@ package indexfile
 
 import (
 	"encoding/binary"
+	"fmt"
+	"io"
 
 	"github.com/skylarkmq/skylark/storage/record"
 )
@@ -59,6 +61,15 @@ func (s shape) slot(hash int32) int64 { return headerSize + int64(hash%s.slots)*
 
 func (s shape) entry(n int32) int64 {
 	return headerSize + int64(s.slots)*slotSize + int64(n)*entrySize
+}
+
+// ReadHeader reads the head of a file, for those who only look at it.
+func ReadHeader(r io.ReaderAt) (Header, error) {
+	var b [headerSize]byte
+	if _, err := r.ReadAt(b[:], 0); err != nil {
+		return Header{}, fmt.Errorf("indexfile: read the head: %w", err)
+	}
+	return decodeHeader(b[:]), nil
 }
 
 func decodeHeader(b []byte) Header {
