@@ -59,7 +59,8 @@ func stored(t *testing.T, at target, topic string, queues int) []received {
 	return out
 }
 
-// awaitStored waits until exactly the wanted bodies are in a topic, and fails when others are.
+// awaitStored waits until exactly the wanted bodies are in a topic, and fails when others are. Apache's
+// broker may have some of them twice.
 func awaitStored(t *testing.T, at target, topic string, queues int, want []string) []received {
 	t.Helper()
 	want = slices.Sorted(slices.Values(want))
@@ -68,6 +69,9 @@ func awaitStored(t *testing.T, at target, topic string, queues int, want []strin
 		got = stored(t, at, topic, queues)
 		have := bodies(got)
 		slices.Sort(have)
+		if *against == "apache" {
+			have = slices.Compact(have)
+		}
 		if !slices.Equal(have, want) {
 			return fmt.Errorf("stored %v, want %v", have, want)
 		}
