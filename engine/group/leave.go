@@ -112,14 +112,22 @@ func (m *Members) forgetLocked(ch Channel, in *memberships) {
 }
 
 // Expire removes clients that were silent for longer than the time-out at now and returns their
-// connections, to be closed. Nobody is told to rebalance for them, as in RocketMQ: the connections
-// that are closed next are in no group any more.
+// connections, to be closed. The members that stay are told to rebalance before it returns; in
+// RocketMQ they find out by themselves, up to 20 s later.
 func (m *Members) Expire(now time.Time) []Channel {
+	gone, changes := m.expire(now)
+	for _, c := range changes {
+		m.cfg.NotifyChange(c.group, c.chs)
+	}
+	return gone
+}
+
+func (m *Members) expire(now time.Time) (gone []Channel, changes []change) {
 	limit := now.Add(-m.cfg.ChannelTimeout).UnixMilli()
-	var gone []Channel
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, g := range m.consumers {
+		before := len(g.members)
 		for _, p := range slices.Clone(g.members) {
 			if p.LastMS < limit {
 				m.leaveLocked(g, p.Channel)
@@ -127,6 +135,9 @@ func (m *Members) Expire(now time.Time) []Channel {
 					gone = append(gone, p.Channel)
 				}
 			}
+		}
+		if n := len(g.members); n > 0 && n < before && g.view.Model != protocol.Broadcasting {
+			changes = append(changes, change{g.name, g.channels()})
 		}
 	}
 	for name, g := range m.producers {
@@ -145,7 +156,7 @@ func (m *Members) Expire(now time.Time) []Channel {
 			delete(m.extra, key)
 		}
 	}
-	return gone
+	return gone, changes
 }
 
 // armLocked starts the timer that looks for silent clients, unless it runs.

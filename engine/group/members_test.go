@@ -356,7 +356,7 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestExpire: silent clients leave without a notification and their connections are handed over;
+// TestExpire: silent clients leave, those that stay are told, and their connections are handed over;
 // the timer ends with the last client.
 func TestExpire(t *testing.T) {
 	t.Parallel()
@@ -382,7 +382,7 @@ func TestExpire(t *testing.T) {
 		if _, ok := w.Producers("p"); ok {
 			t.Fatal("the producer is still there")
 		}
-		w.expect(t)
+		w.expect(t, "g: h:2")
 		w.ChannelClosed(a)
 		w.expect(t)
 		<-time.After(150 * time.Second)
