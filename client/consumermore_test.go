@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -357,5 +358,68 @@ func TestConsumerTrace(t *testing.T) {
 	}
 	if !slices.Equal(kinds, want) || len(requests) != 3 {
 		t.Errorf("records %q, %d calls", kinds, len(requests))
+	}
+}
+
+// TestE2EConsumeAcrossRestart: the broker restarts under two members, one group in order and one
+// not. Everything comes, in order where that was asked for, and nothing is lost.
+func TestE2EConsumeAcrossRestart(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t)
+	c := newClient(t, cluster.NameServer())
+	want := sendAll(t, c, "t", 0, 100)
+	plain, ordered := newInbox(), newInbox()
+	first := consume(t, c, "plain", plain.handle, all("t"), fromFirst())
+	second := consume(t, c, "ordered", ordered.handle, all("t"), fromFirst(), client.WithOrdered(false))
+	plain.await(t, 20)
+	cluster.Restart()
+	eventually(t, "sends go on", func() bool {
+		p, err := c.NewProducer("after")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close(within(t))
+		_, err = p.Send(within(t), &client.Message{Topic: "t", Body: []byte("100")})
+		return err == nil
+	})
+	want = append(want, "100")
+	want = append(want, sendAll(t, c, "t", 101, 100)...)
+	eventually(t, "all came to both groups", func() bool {
+		return covers(want, plain) && covers(want, ordered)
+	})
+	first.stop()
+	second.stop()
+	last := map[int]int64{}
+	for _, m := range ordered.await(t, len(want)) {
+		if at, ok := last[m.Source.ID]; ok && m.Offset != at+1 {
+			t.Errorf("queue %d: offset %d after %d", m.Source.ID, m.Offset, at)
+		}
+		last[m.Source.ID] = m.Offset
+	}
+}
+
+// TestBroadcastDefaultFile: without a store positions are below the home directory, under the name.
+// It is not parallel: it sets an environment variable.
+func TestBroadcastDefaultFile(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	s, c := cluster(t, 1)
+	s.SetTopic("t", 1)
+	fill(t, c, 3)
+	box := newInbox()
+	running := consume(t, c, "g", box.handle, all("t"), fromFirst(), client.WithBroadcast("member-1", nil))
+	box.await(t, 3)
+	running.stop()
+	files, err := filepath.Glob(filepath.Join(home, ".rocketmq_offsets", "member-1", "g", "offsets.json"))
+	if err != nil || len(files) != 1 {
+		t.Errorf("files %v, %v", files, err)
+	}
+	r := newReader(t, c, "g", all("t"), fromFirst(), client.WithBroadcast("member-1", nil))
+	fill(t, c, 1)
+	if m := poll(t, r, 1)[0]; m.Offset != 3 {
+		t.Errorf("a reader of the same name begins at %d", m.Offset)
+	}
+	if err := r.Close(within(t)); err != nil {
+		t.Fatal(err)
 	}
 }
