@@ -39,6 +39,7 @@ type Consumer struct {
 	hurry      chan struct{}  // closed when Close may not wait any longer
 	finished   chan struct{}  // closed when the consumer is through
 	closing    sync.Once
+	ending     sync.Once
 	failure    error // before finished is closed
 
 	// Guards what follows, and the fields of queues, workers and deliveries that say so. Never held
@@ -219,6 +220,9 @@ func (k *Consumer) Close(ctx context.Context) error {
 		close(k.quit)
 		k.mu.Lock()
 		idle := k.phase == fresh
+		if idle {
+			k.phase = draining // Run fails from here on
+		}
 		k.mu.Unlock()
 		if idle {
 			_ = k.shutdown()
@@ -233,14 +237,14 @@ func (k *Consumer) Close(ctx context.Context) error {
 }
 
 // shutdown drains, stores positions, leaves the group and waits for the goroutines. The balancer
-// has ended.
+// has ended, or never began.
 func (k *Consumer) shutdown() error {
+	k.ending.Do(k.end)
+	return k.failure
+}
+
+func (k *Consumer) end() {
 	k.mu.Lock()
-	if k.phase == over {
-		k.mu.Unlock()
-		<-k.finished
-		return k.failure
-	}
 	k.phase = draining
 	var queues []*queue
 	for _, q := range k.queues {
@@ -271,7 +275,6 @@ func (k *Consumer) shutdown() error {
 	}
 	k.failure = errors.Join(errs...)
 	close(k.finished)
-	return k.failure
 }
 
 func (k *Consumer) beatInto(h *protocol.HeartbeatData) {
@@ -350,7 +353,8 @@ func (k *Consumer) Unsubscribe(topic string) error {
 }
 
 // Pause stops fetching and handing out messages of topics, of all when there is none. Queues stay
-// assigned and handlers that run go on.
+// assigned and handlers that run go on. What failed before comes from the group's retry topic, which
+// only a pause of all stops.
 func (k *Consumer) Pause(topics ...string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

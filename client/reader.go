@@ -35,7 +35,10 @@ type Reader struct {
 	cfg   consumerConfig
 	local OffsetStore // broadcasting; nil: positions are stored at brokers
 
-	balancer *balancer // nil without subscriptions
+	balancer *balancer          // nil without subscriptions
+	stop     context.CancelFunc // ends the balancer
+	divided  chan struct{}      // closed when it has ended
+	storing  chan struct{}      // capacity 1: who stores positions; an older one must not overtake
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	wg       sync.WaitGroup
@@ -83,22 +86,30 @@ func (c *Client) NewReader(group string, opts ...ConsumerOption) (*Reader, error
 	r := &Reader{
 		desk: desk{c, group}, cfg: cfg, local: cfg.store, queues: map[Queue]*fetcher{},
 		arrived: make(chan struct{}), positions: map[Queue]int64{}, paused: map[Queue]bool{},
-		done: make(chan struct{}),
+		done: make(chan struct{}), divided: make(chan struct{}), storing: make(chan struct{}, 1),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	var rounds context.Context
+	rounds, r.stop = context.WithCancel(r.ctx)
 	if len(cfg.subscriptions) > 0 {
 		r.balancer = newBalancer(r.desk, r, &r.cfg)
 	}
 	if err := c.join(r); err != nil {
+		r.cancel(err)
 		return nil, err
 	}
 	if group != "" {
 		r.wg.Go(r.commitLoop)
 		c.wakeHeartbeats()
 	}
-	if r.balancer != nil {
-		r.wg.Go(func() { r.balancer.run(r.ctx) })
+	if r.balancer == nil {
+		close(r.divided)
+		return r, nil
 	}
+	r.wg.Go(func() {
+		defer close(r.divided)
+		r.balancer.run(rounds)
+	})
 	return r, nil
 }
 
@@ -158,11 +169,7 @@ func (r *Reader) adopt(ctx context.Context, a *assignment) (balanced bool) {
 	sortQueues(gone)
 	sortQueues(got)
 	r.callBack(ctx, r.cfg.onRevoked, gone)
-	balanced = true
-	if err := r.storeAll(ctx, at); err != nil && ctx.Err() == nil {
-		balanced = false
-		r.client.cfg.logger.Warn("storing positions", "group", r.group, "err", err)
-	}
+	balanced = r.storeGone(ctx, at)
 	r.callBack(ctx, r.cfg.onAssigned, got)
 	r.mu.Lock()
 	for _, q := range got {
@@ -178,6 +185,25 @@ func (r *Reader) adopt(ctx context.Context, a *assignment) (balanced bool) {
 		r.client.cfg.hooks.onRebalance(r.group, got, gone)
 	}
 	return balanced
+}
+
+// storeGone stores the positions of queues that went away.
+func (r *Reader) storeGone(ctx context.Context, at map[Queue]int64) bool {
+	if len(at) == 0 {
+		return true
+	}
+	// Close must not keep them from being stored: the queues are not the reader's any more.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.client.cfg.callTimeout)
+	defer cancel()
+	err := r.beginStore(ctx)
+	if err == nil {
+		err = r.storeAll(ctx, at)
+		r.endStore()
+	}
+	if err != nil {
+		r.client.cfg.logger.Warn("storing positions", "group", r.group, "err", err)
+	}
+	return err == nil
 }
 
 func (r *Reader) subscriptionTo(topic string) protocol.SubscriptionData {
@@ -443,6 +469,10 @@ func (r *Reader) Commit(ctx context.Context, ms ...*Received) error {
 	if r.group == "" {
 		return fmt.Errorf("client: a reader without a group stores no positions: %w", ErrUnsupported)
 	}
+	if err := r.beginStore(ctx); err != nil {
+		return err
+	}
+	defer r.endStore()
 	at := map[Queue]int64{}
 	r.mu.Lock()
 	for _, m := range ms {
@@ -465,7 +495,19 @@ func (r *Reader) Commit(ctx context.Context, ms ...*Received) error {
 	return r.storeAll(ctx, at)
 }
 
-// storeAll stores positions, in the local store when broadcasting.
+// beginStore waits until nobody else stores positions.
+func (r *Reader) beginStore(ctx context.Context) error {
+	select {
+	case r.storing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("client: reader %s: storing positions: %w", r.group, context.Cause(ctx))
+	}
+}
+
+func (r *Reader) endStore() { <-r.storing }
+
+// storeAll stores positions, in the local store when broadcasting. Between beginStore and endStore.
 func (r *Reader) storeAll(ctx context.Context, at map[Queue]int64) error {
 	if len(at) == 0 {
 		return nil
@@ -526,6 +568,8 @@ func (r *Reader) commitLoop() {
 // again and concurrently; all calls return the same error.
 func (r *Reader) Close(ctx context.Context) error {
 	r.closing.Do(func() {
+		r.stop()
+		<-r.divided
 		r.callBack(context.WithoutCancel(ctx), r.cfg.onRevoked, r.shared())
 		if r.group != "" {
 			r.failure = r.Commit(ctx)
