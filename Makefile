@@ -109,7 +109,7 @@ perf-client: build ## our client beside rocketmq-client-go/v2, alternating, with
 
 flame: build ## one load, WORKLOAD=name, with a flame graph in flamegraphs/
 	go run ./perf/peer -skylark bin/skylark -only skylark -workload '$(WORKLOAD)' -profile flamegraphs \
-		-rounds 1 -duration $(DURATION) -warmup $(WARMUP)
+		-results bin/results -rounds 1 -duration $(DURATION) -warmup $(WARMUP)
 
 clean: ## remove bin/, never a store
 	rm -rf bin
