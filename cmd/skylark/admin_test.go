@@ -192,7 +192,7 @@ func TestAdminConnection(t *testing.T) {
 		"queryMsgById -i OFFSETID -g billing -d " + c.ID():                 "CR_SUCCESS",
 		"queryMsgByUniqueKey -i UNIQUE -t created -g billing -d " + c.ID(): "CR_SUCCESS",
 		"consumerProgress -s true -g billing -t created":                   strings.Split(c.ID(), "@")[0],
-		"consumerProgress": "CONSUME_PASSIVELY",
+		"consumerProgress":                                                 "CONSUME_PASSIVELY",
 	} {
 		eventually(t, func() string { // it holds its queues and has committed a little later
 			code, out, errs := command(t, l.args(line)...)
