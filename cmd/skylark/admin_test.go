@@ -186,18 +186,18 @@ func TestAdminConnection(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &v); err != nil || len(v.Members) != 1 || v.Members[0].Version != "V5_5_0" {
 		t.Errorf("%v in %s", err, out)
 	}
-	for line, want := range map[string]string{
-		"consumerStatus -g billing":                                        "#LastPull",
-		"consumerStatus -g billing -s -i " + c.ID():                        "goroutine",
-		"queryMsgById -i OFFSETID -g billing -d " + c.ID():                 "CR_SUCCESS",
-		"queryMsgByUniqueKey -i UNIQUE -t created -g billing -d " + c.ID(): "CR_SUCCESS",
-		"consumerProgress -s true -g billing -t created":                   strings.Split(c.ID(), "@")[0],
-		"consumerProgress":                                                 "CONSUME_PASSIVELY",
+	for _, k := range [][2]string{
+		{"consumerStatus -g billing", "#LastPull"},
+		{"consumerStatus -g billing -s -i " + c.ID(), "goroutine"},
+		{"queryMsgById -i OFFSETID -g billing -d " + c.ID(), "CR_SUCCESS"},
+		{"queryMsgByUniqueKey -i UNIQUE -t created -g billing -d " + c.ID(), "CR_SUCCESS"},
+		{"consumerProgress -s true -g billing -t created", strings.Split(c.ID(), "@")[0]},
+		{"consumerProgress", "CONSUME_PASSIVELY"},
 	} {
 		eventually(t, func() string { // it holds its queues and has committed a little later
-			code, out, errs := command(t, l.args(line)...)
-			if code != exitDone || !strings.Contains(out, want) {
-				return line + ": no " + want + " in\n" + out + errs
+			code, out, errs := command(t, l.args(k[0])...)
+			if code != exitDone || !strings.Contains(out, k[1]) {
+				return k[0] + ": no " + k[1] + " in\n" + out + errs
 			}
 			return ""
 		})
