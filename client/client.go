@@ -267,11 +267,23 @@ func (c *Client) once(
 	if err != nil {
 		return nil, err
 	}
+	from := time.Now()
 	res, err := conn.Call(ctx, r)
-	if err == nil && res.Code == remoting.GoAway {
+	if err == nil && res.Code == remoting.GoAway || unanswered(conn, time.Since(from), err) {
 		c.pool.Retire(conn)
 	}
 	return res, err
+}
+
+// silence is how long a call must have waited for its end to say something of the connection.
+const silence = 100 * time.Millisecond
+
+// unanswered reports whether a call ran out of time on a connection from which nothing at all came
+// meanwhile. Such a connection may be half open, so the next call makes another (RocketMQ's
+// NettyRemotingClient.invokeSync closes it).
+func unanswered(conn *invoke.Conn, took time.Duration, err error) bool {
+	return err != nil && took >= silence && errors.Is(err, context.DeadlineExceeded) &&
+		conn.Silent() >= took
 }
 
 // call asks a broker and turns other answers than success into a *BrokerError.

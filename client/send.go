@@ -510,6 +510,9 @@ func (op *sendOp) settled(err error) (again bool) {
 	case errors.As(err, &ie):
 		op.lost = op.lost || ie.Sent
 		again = !errors.Is(err, invoke.ErrTooLarge)
+		if ie.Sent && op.conn != nil && unanswered(op.conn, took, err) {
+			p.client.pool.Retire(op.conn)
+		}
 		p.client.routes.stale(op.topic.name)
 	case errors.As(err, &be):
 		code := remoting.ResponseCode(be.Code)

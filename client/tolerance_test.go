@@ -414,3 +414,57 @@ func TestThrottleHook(t *testing.T) {
 		t.Errorf("heard %q", got)
 	}
 }
+
+// TestHalfOpenConnection: a connection whose peer is gone without a word fails calls in their time and
+// is replaced, so the next send is answered.
+func TestHalfOpenConnection(t *testing.T) {
+	t.Parallel()
+	s := scripttest.NewCluster(t, 1)
+	s.SetTopic("t", 1)
+	var mu sync.Mutex
+	var broken bool
+	conns := 0
+	c := newClient(t, s.NameServer.Addr, client.WithDialer(
+		func(ctx context.Context, network, addr string) (net.Conn, error) {
+			var d net.Dialer
+			nc, err := d.DialContext(ctx, network, addr)
+			if addr != s.Brokers[0].Addr || err != nil {
+				return nc, err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			conns++
+			first := conns == 1
+			return swallowingConn{nc, func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return first && broken
+			}}, nil
+		}))
+	p := newProducer(t, c, client.WithSendTimeout(300*time.Millisecond))
+	if _, err := p.Send(within(t), text("x")); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	broken = true
+	mu.Unlock()
+	if _, err := p.Send(within(t), text("x")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("half open: %v", err)
+	}
+	if _, err := p.Send(within(t), text("x")); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
+
+// swallowingConn loses what is written while lost says so.
+type swallowingConn struct {
+	net.Conn
+	lost func() bool
+}
+
+func (c swallowingConn) Write(b []byte) (int, error) {
+	if c.lost() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}

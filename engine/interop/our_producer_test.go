@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -264,4 +265,36 @@ func TestOurRecall(t *testing.T) {
 			t.Errorf("handle of another topic: %v", err)
 		}
 	})
+}
+
+// Apache's consumer reads what each codec of ours has made.
+func TestOurCodecsAgainstApache(t *testing.T) {
+	t.Parallel()
+	at, jvm := apacheServers(t), java(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	topic := name(t, "T")
+	c := ourClient(t, at)
+	body := strings.Repeat("compressible text ", 400)
+	codecs := map[string]client.Codec{"zlib": client.Zlib, "lz4": client.LZ4, "zstd": client.Zstd}
+	for tag, codec := range codecs {
+		p, err := c.NewProducer(name(t, "PG")+tag, client.WithCompression(codec, 5, 4096))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Send(ctx, &client.Message{Topic: topic, Tag: tag, Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitForRoute(t, at.NameServer, topic)
+	push := open(t, jvm, "push", args{"namesrv": at.NameServer, "group": name(t, "CG"), "topic": topic})
+	got := awaitPush(t, jvm, push, len(codecs), 30_000)
+	if len(got) != len(codecs) {
+		t.Fatalf("%d messages of %d", len(got), len(codecs))
+	}
+	for _, m := range got {
+		if m.BodySize != len(body) || m.BodySHA256 != hashOf(body) {
+			t.Errorf("codec %s: %d bytes came of %d", m.Tags, m.BodySize, len(body))
+		}
+	}
 }

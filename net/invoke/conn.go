@@ -29,6 +29,7 @@ type Conn struct {
 
 	wake    chan struct{} // capacity 1: there is output, or the connection has failed
 	touched atomic.Int64  // last traffic, nanoseconds since born
+	heard   atomic.Int64  // last byte of the peer, nanoseconds since born
 
 	// Guards what follows. Never held across I/O or a callback; headers are encoded under it.
 	mu      sync.Mutex
@@ -77,6 +78,13 @@ func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
+}
+
+// Silent is for how long the peer has sent nothing, since the connection was made at most. A call
+// that ends without an answer after a silence as long as itself tells of a connection that is
+// half open, or of a peer that stands still: see Pool.Retire.
+func (c *Conn) Silent() time.Duration {
+	return time.Since(c.born) - time.Duration(c.heard.Load())
 }
 
 // Close fails all calls with ErrClosed and closes the connection after what is queued was

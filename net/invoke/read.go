@@ -41,6 +41,7 @@ func (r *reader) run() error {
 		if n > 0 {
 			r.end += n
 			c.touch()
+			c.heard.Store(int64(time.Since(c.born)))
 			if err := r.frames(); err != nil {
 				return err
 			}
