@@ -89,6 +89,7 @@ func (b *bench) close() {
 // die ends without letting the service write its positions, as the death of the process does.
 func (b *bench) die() {
 	b.t.Helper()
+	b.service.Settle()
 	if err := b.store.Close(); err != nil {
 		b.t.Error(err)
 	}

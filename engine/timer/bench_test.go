@@ -105,6 +105,7 @@ func (b *bench) close() {
 // die ends without letting the service write its checkpoint, as the death of the process does.
 func (b *bench) die() {
 	b.t.Helper()
+	b.service.Settle()
 	if err := b.store.Close(); err != nil {
 		b.t.Error(err)
 	}
