@@ -69,7 +69,8 @@ func (b *Broker) openTables() error {
 		Admit:      processor.Admission(b.topics, b.groups, b.notice),
 		Registered: b.filters.Register, Left: b.filters.Unregister,
 		ScanPeriod: min(10*time.Second, ms(cfg.StuckMS)/2), Scanned: b.watchConsumers,
-		NotifyChange: b.notifier(), Expired: closeChannels, Notice: b.notice,
+		ProducerJoined: func(name string) { b.transactions.ProducerJoined(name) },
+		NotifyChange:   b.notifier(), Expired: closeChannels, Notice: b.notice,
 	})
 	return nil
 }

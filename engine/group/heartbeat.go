@@ -262,8 +262,12 @@ func (m *Members) registerProducer(name string, c Connection) {
 	}
 	p.Connection = c
 	warnings := g.inspect(p, joined)
+	first := joined && len(g.members) == 1
 	m.mu.Unlock()
 	m.warn(name, warnings)
+	if first {
+		m.cfg.ProducerJoined(name)
+	}
 }
 
 func (g *producerGroup) find(ch Channel) *producer {

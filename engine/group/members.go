@@ -87,6 +87,9 @@ type MembersConfig struct {
 	// Expired gets connections whose clients went silent, to be closed. Called on a timer.
 	Expired func(chs []Channel)
 
+	// ProducerJoined is called when a producer group has its first member, without a lock held.
+	ProducerJoined func(group string)
+
 	// Scanned is called on a timer while anybody is registered, after the look for silent clients.
 	Scanned func(now time.Time)
 
@@ -182,6 +185,9 @@ func NewMembers(cfg MembersConfig) *Members {
 	}
 	if cfg.Left == nil {
 		cfg.Left = func(string) {}
+	}
+	if cfg.ProducerJoined == nil {
+		cfg.ProducerJoined = func(string) {}
 	}
 	if cfg.Scanned == nil {
 		cfg.Scanned = func(time.Time) {}

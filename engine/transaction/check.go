@@ -3,6 +3,7 @@
 package transaction
 
 import (
+	"container/heap"
 	"slices"
 	"time"
 
@@ -168,7 +169,7 @@ func (s *Service) work(due []waiter, laggard, nowMS int64) bool {
 		plans = append(plans, s.plan(w, nowMS))
 	}
 	if laggard >= 0 && !slices.ContainsFunc(plans, func(p plan) bool { return p.offset == laggard }) {
-		p := s.plan(waiter{nowMS, laggard}, nowMS)
+		p := s.plan(waiter{dueMS: nowMS, offset: laggard}, nowMS)
 		if p.action != actSettle {
 			p.action = actMove
 		}
@@ -248,7 +249,6 @@ func (s *Service) apply(plans []plan, nowMS int64) (asks []func(), ok bool) {
 		switch p.action {
 		case actLater:
 			s.lonelyLocked(p, nowMS)
-			s.waitLocked(nowMS+s.cfg.Interval.Milliseconds(), p.offset)
 			continue
 		case actSettle:
 			settled = append(settled, p)
@@ -341,14 +341,20 @@ func (s *Service) linkLocked(first, later int64) {
 // RocketMQ takes it.
 const linksMax = 1 << 20
 
-// lonelyLocked says, once a minute, that transactions wait for a producer.
+// lonelyLocked lets a half message wait for a producer, and says so once a minute.
 func (s *Service) lonelyLocked(p *plan, nowMS int64) {
+	heap.Push(&s.waiting, waiter{
+		dueMS: nowMS + s.cfg.Interval.Milliseconds(), offset: p.offset, lonely: true,
+	})
+	if len(s.lonely) < lonelyMax {
+		s.lonely[string(p.half.group)] = true
+	}
 	if nowMS-s.lonelyNoticeMS < time.Minute.Milliseconds() {
 		return
 	}
 	s.lonelyNoticeMS = nowMS
 	s.cfg.Notice("no producer of a transaction's group is connected, it waits", "group",
-		string(p.half.group), "topic", string(p.half.topic), "waiting", s.waiting.Len()+1)
+		string(p.half.group), "topic", string(p.half.topic), "waiting", s.waiting.Len())
 }
 
 // positionsLocked commits the positions and returns when the next step is due.

@@ -104,6 +104,7 @@ type Service struct {
 	scanned int64 // every half message before it is settled or waits
 	marks   marks // of half messages, also before base for a while
 	waiting waiting
+	lonely  map[string]bool // groups that had no producer when one was to be asked
 	wakeMS  int64           // when the next half message that was not scanned yet is due; 0: none
 	later   map[int64]int64 // copy -> later copy, as long as that is undecided
 	earlier map[int64]int64 // the reverse
@@ -156,7 +157,7 @@ func New(cfg Config) *Service {
 	if cfg.Notice == nil {
 		cfg.Notice = func(string, ...any) {}
 	}
-	return &Service{cfg: cfg, later: map[int64]int64{}, earlier: map[int64]int64{}}
+	return &Service{cfg: cfg, lonely: map[string]bool{}, later: map[int64]int64{}, earlier: map[int64]int64{}}
 }
 
 // Load reads the positions and the op records behind them and arms the timer if half messages wait.

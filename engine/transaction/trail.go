@@ -46,7 +46,10 @@ func (t *opTrail) settle(base int64) {
 // waiting is a heap of undecided half messages by the moment they are due.
 type waiting []waiter
 
-type waiter struct{ dueMS, offset int64 }
+type waiter struct {
+	dueMS, offset int64
+	lonely        bool // there was nobody to be asked
+}
 
 // Len implements heap.Interface.
 func (w waiting) Len() int { return len(w) }
@@ -88,5 +91,29 @@ func (s *Service) takeDueLocked(nowMS int64, limit int) []waiter {
 }
 
 func (s *Service) waitLocked(dueMS, offset int64) {
-	heap.Push(&s.waiting, waiter{dueMS, offset})
+	heap.Push(&s.waiting, waiter{dueMS: dueMS, offset: offset})
+}
+
+// lonelyMax bounds the groups that are known to have had no producer.
+const lonelyMax = 4096
+
+// ProducerJoined tells that a group has a producer again: what waits for one is checked now. It costs
+// a look at what waits if the group was missed, and a lock else.
+func (s *Service) ProducerJoined(group string) {
+	s.mu.Lock()
+	missed := s.lonely[group]
+	nowMS := s.cfg.Now().UnixMilli()
+	if missed {
+		delete(s.lonely, group)
+		for i := range s.waiting {
+			if s.waiting[i].lonely {
+				s.waiting[i].dueMS = nowMS
+			}
+		}
+		heap.Init(&s.waiting)
+	}
+	s.mu.Unlock()
+	if missed {
+		s.arm(nowMS)
+	}
 }

@@ -475,7 +475,12 @@ func TestNobodyToAsk(t *testing.T) {
 		t.Errorf("%d half messages: they were copied although nobody was asked", n)
 	}
 	b.alone = false
-	b.after(interval)
+	b.after(time.Second)
+	if n := len(b.checks()); n != 0 {
+		t.Fatalf("%d checks before the next is due", n)
+	}
+	b.service.ProducerJoined("G")
+	b.after(0)
 	checks := b.checks()
 	if len(checks) != 2 {
 		t.Fatalf("%d checks when a producer came back", len(checks))
