@@ -22,7 +22,7 @@ type adminLab struct {
 
 func newAdminLab(t *testing.T) *adminLab {
 	t.Helper()
-	cluster := clienttest.Start(t, clienttest.WithTopic("created", 2),
+	cluster := clienttest.Start(t, clienttest.WithoutAutoCreate(), clienttest.WithTopic("created", 2),
 		clienttest.WithGroups("billing", "audit"))
 	c := cluster.Client(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
