@@ -11,6 +11,7 @@ import (
 
 	"github.com/skylarkmq/skylark/client/scripttest"
 	"github.com/skylarkmq/skylark/engine/enginetest"
+	"github.com/skylarkmq/skylark/perf/faultproxy"
 	"github.com/skylarkmq/skylark/perf/measure"
 )
 
@@ -183,5 +184,42 @@ func TestTogetherSettingsAreChecked(t *testing.T) {
 		if _, err := RunTogether(t.Context(), cfg, Output{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to say %q", err, want)
 		}
+	}
+}
+
+// TestE2ETogetherFindsFaults: a proxy commits faults on acknowledged messages while both sides run, and
+// the verdict names them.
+func TestE2ETogetherFindsFaults(t *testing.T) {
+	t.Parallel()
+	const n = 3
+	for fault, found := range map[faultproxy.Fault]func(*measure.Faults) int64{
+		faultproxy.Drop:      func(f *measure.Faults) int64 { return f.Lost },
+		faultproxy.Duplicate: func(f *measure.Faults) int64 { return f.Duplicates },
+		faultproxy.Swap:      func(f *measure.Faults) int64 { return f.Disordered },
+		faultproxy.Flip:      func(f *measure.Faults) int64 { return f.Changed },
+		faultproxy.Delay:     func(f *measure.Faults) int64 { return f.Late },
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			t.Parallel()
+			cluster := enginetest.Start(t)
+			proxy, err := faultproxy.Start(faultproxy.Config{
+				NameServer: cluster.NameServer(), Broker: cluster.Broker(), Fault: fault, Every: 101,
+				Count: n, Delay: 1500 * time.Millisecond,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer proxy.Close()
+			cfg := testTogether(proxy.NameServer())
+			cfg.Produce.Connections, cfg.Produce.InFlight, cfg.Produce.Retries = 2, 1, 2
+			cfg.Produce.Duration, cfg.Produce.Count = 0, 1500
+			if fault == faultproxy.Delay {
+				cfg.Readers[0].Consume.Late = Duration(time.Second)
+			}
+			res := together(t, cfg)
+			if res[1].OK || found(res[1].Verify) < n {
+				t.Errorf("verdict: %v %s %+v", res[1].OK, res[1].Problem, res[1].Verify)
+			}
+		})
 	}
 }
