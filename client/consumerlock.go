@@ -148,7 +148,8 @@ func (k *Consumer) renewLocks() {
 	var gone []*queue
 	defer func() {
 		for _, q := range gone {
-			k.client.cfg.logger.Warn("lock of a queue was lost", "group", k.group, "queue", q.id.String())
+			k.client.cfg.logger.Warn("lock of a queue was lost", "group", k.group,
+				"queue", q.id.String())
 		}
 	}()
 	k.mu.Lock()

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/skylarkmq/skylark/client"
 	"github.com/skylarkmq/skylark/client/scripttest"
 	"github.com/skylarkmq/skylark/engine"
@@ -421,5 +424,29 @@ func TestBroadcastDefaultFile(t *testing.T) {
 	}
 	if err := r.Close(within(t)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestReceivedClone: a clone equals its message and shares nothing with it.
+func TestReceivedClone(t *testing.T) {
+	t.Parallel()
+	s, c := cluster(t, 1)
+	s.SetTopic("t", 1)
+	p := newProducer(t, c)
+	if _, err := p.Send(within(t), &client.Message{
+		Topic: "t", Tag: "tag", Keys: []string{"k"}, OrderingKey: "o", Body: []byte("body"),
+		Properties: map[string]string{"a": "b"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r := newReader(t, c, "", all("t"), fromFirst())
+	m := poll(t, r, 1)[0]
+	clone := m.Clone()
+	if diff := cmp.Diff(m, clone, cmpopts.IgnoreUnexported(client.Received{})); diff != "" {
+		t.Errorf("clone differs: %s", diff)
+	}
+	clone.Body[0], clone.Properties["a"], clone.Keys[0] = 'X', "c", "x"
+	if string(m.Body) != "body" || m.Properties["a"] != "b" || m.Keys[0] != "k" {
+		t.Error("the clone shares memory with its message")
 	}
 }

@@ -128,7 +128,7 @@ func (l *lane) stamp(
 		return nil, err
 	}
 	expires := p.sent.Add(time.Duration(h.InvisibleMS) * time.Millisecond)
-	if first := len(ds) > 0; first && !h.HasInfo { // old brokers: the first message of a queue is its start
+	if !h.HasInfo { // old brokers: the first message of a queue is its start
 		for _, d := range ds {
 			key := startKey(string(d.view.Topic()), d.view.QueueID())
 			if at, ok := starts[key]; !ok || d.offset < at {
@@ -146,7 +146,8 @@ func (l *lane) stamp(
 			topic := string(d.view.Topic())
 			start, ok := starts[startKey(topic, d.view.QueueID())]
 			if !ok {
-				return nil, fmt.Errorf("no start offset for queue %d of topic %s", d.view.QueueID(), topic)
+				return nil, fmt.Errorf("no start offset for queue %d of topic %s",
+					d.view.QueueID(), topic)
 			}
 			d.receipt = fmt.Sprintf("%d %d %d %d %s %s %d %d", start, h.PopMS, h.InvisibleMS,
 				h.ReviveQueueID, retryKind(topic), p.q.id.Broker, d.view.QueueID(), d.offset)

@@ -166,7 +166,8 @@ func (k *Consumer) serveInfo(cmd *remoting.Command) *invoke.Response {
 			protocol.PropThreadPoolCoreSize: strconv.Itoa(k.cfg.concurrency),
 			protocol.PropConsumeOrderly:     strconv.FormatBool(k.cfg.ordered),
 		},
-		StatusTable: map[string]protocol.ConsumeStatus{}, SubscriptionSet: []protocol.SubscriptionData{},
+		StatusTable:      map[string]protocol.ConsumeStatus{},
+		SubscriptionSet:  []protocol.SubscriptionData{},
 		UserConsumerInfo: map[string]string{},
 	}
 	k.mu.Lock()

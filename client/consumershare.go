@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 )
@@ -142,22 +140,6 @@ func idsOf(queues []*queue) []Queue {
 	}
 	sortQueues(ids)
 	return ids
-}
-
-// callBack calls one of the user's rebalance functions, without a lock.
-func (k *Consumer) callBack(
-	ctx context.Context, f func(ctx context.Context, queues []Queue), ids []Queue,
-) {
-	if f == nil || len(ids) == 0 {
-		return
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			k.client.cfg.logger.Error("panic in a rebalance function", "group", k.group, "err", v,
-				"stack", string(debug.Stack()))
-		}
-	}()
-	f(ctx, slices.Clone(ids))
 }
 
 // dropLocked stops fetching and handing out a queue. release does the rest.

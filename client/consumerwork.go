@@ -464,7 +464,9 @@ func (k *Consumer) giveUp(q *queue, ds []*delivery) {
 			q.settleLocked(d)
 			q.passLocked(d)
 		} else if k.phase == running {
-			k.alarms.after(k.cfg.againAfter, func() { k.background(func() { k.giveUp(q, []*delivery{d}) }) })
+			k.alarms.after(k.cfg.againAfter, func() {
+				k.background(func() { k.giveUp(q, []*delivery{d}) })
+			})
 		}
 		k.mu.Unlock()
 	}

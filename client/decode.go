@@ -192,7 +192,8 @@ func wants(sub *protocol.SubscriptionData, tag []byte) bool {
 // long.
 func (m *Received) Clone() *Received {
 	c := *m
-	c.Topic, c.Tag, c.OrderingKey = strings.Clone(m.Topic), strings.Clone(m.Tag), strings.Clone(m.OrderingKey)
+	c.Topic, c.Tag = strings.Clone(m.Topic), strings.Clone(m.Tag)
+	c.OrderingKey = strings.Clone(m.OrderingKey)
 	c.ID, c.OffsetID = strings.Clone(m.ID), strings.Clone(m.OffsetID)
 	c.BornHost, c.StoreHost = strings.Clone(m.BornHost), strings.Clone(m.StoreHost)
 	c.Body = slices.Clone(m.Body)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -161,6 +163,22 @@ func (d desk) store(ctx context.Context, q Queue, offset int64) error {
 			QueueID: int32(q.ID), HasQueueID: true, CommitOffset: offset, HasOffset: true,
 		},
 	}, nil)
+}
+
+// callBack calls one of the user's rebalance functions, without a lock.
+func (d desk) callBack(
+	ctx context.Context, f func(ctx context.Context, queues []Queue), queues []Queue,
+) {
+	if f == nil || len(queues) == 0 {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			d.client.cfg.logger.Error("panic in a rebalance function", "group", d.group, "err", v,
+				"stack", string(debug.Stack()))
+		}
+	}()
+	f(ctx, slices.Clone(queues))
 }
 
 // members asks one of a topic's brokers for the client ids of the group; another one when it does

@@ -93,7 +93,8 @@ func HandleJSON[T any](fn func(ctx context.Context, v T, m *Received) error) Han
 	return func(ctx context.Context, m *Received) error {
 		var v T
 		if err := json.Unmarshal(m.Body, &v); err != nil {
-			return DeadLetter(fmt.Errorf("client: body of message %s of topic %s: %w", m.ID, m.Topic, err))
+			return DeadLetter(fmt.Errorf("client: body of message %s of topic %s: %w",
+				m.ID, m.Topic, err))
 		}
 		return fn(ctx, v, m)
 	}

@@ -88,7 +88,8 @@ func (s *FileOffsets) Save(_ context.Context, group string, offsets map[Queue]in
 		table[wireQueue(q)] = offset
 	}
 	path := s.path(group)
-	if err := replaceFile(path, protocol.Marshal(&protocol.ResetOffsetBody{OffsetTable: table})); err != nil {
+	data := protocol.Marshal(&protocol.ResetOffsetBody{OffsetTable: table})
+	if err := replaceFile(path, data); err != nil {
 		return fmt.Errorf("client: positions of group %s: %w", group, err)
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -138,97 +137,6 @@ func (r *Reader) topics() []string {
 		list = append(list, s.topic)
 	}
 	return list
-}
-
-// adopt implements sharer: positions of queues that go are stored before others may have them.
-func (r *Reader) adopt(ctx context.Context, a *assignment) (balanced bool) {
-	mine := map[Queue]bool{}
-	for _, qs := range a.mine {
-		for _, q := range qs {
-			mine[q] = true
-		}
-	}
-	var gone, got []Queue
-	at := map[Queue]int64{}
-	r.mu.Lock()
-	for q, f := range r.queues {
-		if _, asked := a.mine[q.Topic]; asked && !mine[q] {
-			gone = append(gone, q)
-			if f.doneAt >= 0 && f.doneAt != f.committed {
-				at[q] = f.doneAt
-			}
-			r.dropLocked(f)
-		}
-	}
-	for q := range mine {
-		if r.queues[q] == nil {
-			got = append(got, q)
-		}
-	}
-	r.mu.Unlock()
-	sortQueues(gone)
-	sortQueues(got)
-	r.callBack(ctx, r.cfg.onRevoked, gone)
-	balanced = r.storeGone(ctx, at)
-	r.callBack(ctx, r.cfg.onAssigned, got)
-	r.mu.Lock()
-	for _, q := range got {
-		start := r.cfg.start
-		if !a.old[q] {
-			start = Earliest // what appears while the reader runs is new
-		}
-		delete(r.positions, q) // others may have had it since
-		r.addLocked(q, r.subscriptionTo(q.Topic), start)
-	}
-	r.mu.Unlock()
-	if len(got)+len(gone) > 0 {
-		r.client.cfg.hooks.onRebalance(r.group, got, gone)
-	}
-	return balanced
-}
-
-// storeGone stores the positions of queues that went away.
-func (r *Reader) storeGone(ctx context.Context, at map[Queue]int64) bool {
-	if len(at) == 0 {
-		return true
-	}
-	// Close must not keep them from being stored: the queues are not the reader's any more.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.client.cfg.callTimeout)
-	defer cancel()
-	err := r.beginStore(ctx)
-	if err == nil {
-		err = r.storeAll(ctx, at)
-		r.endStore()
-	}
-	if err != nil {
-		r.client.cfg.logger.Warn("storing positions", "group", r.group, "err", err)
-	}
-	return err == nil
-}
-
-func (r *Reader) subscriptionTo(topic string) protocol.SubscriptionData {
-	for _, s := range r.cfg.subscriptions {
-		if s.topic == topic {
-			return s.data
-		}
-	}
-	return protocol.SubscriptionData{SubString: protocol.SubscribeAll}
-}
-
-// callBack calls one of the user's rebalance functions, without a lock.
-func (r *Reader) callBack(
-	ctx context.Context, f func(ctx context.Context, queues []Queue), queues []Queue,
-) {
-	if f == nil || len(queues) == 0 {
-		return
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			r.client.cfg.logger.Error("panic in a rebalance function", "group", r.group, "err", v,
-				"stack", string(debug.Stack()))
-		}
-	}()
-	f(ctx, slices.Clone(queues))
 }
 
 // pullGroup is the group that pulls name. Readers without one use that of RocketMQ's tools, which
@@ -591,21 +499,6 @@ func (r *Reader) Close(ctx context.Context) error {
 	})
 	<-r.done
 	return r.failure
-}
-
-// shared are the queues that were assigned by the group.
-func (r *Reader) shared() []Queue {
-	if r.balancer == nil {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var queues []Queue
-	for q := range r.queues {
-		queues = append(queues, q)
-	}
-	sortQueues(queues)
-	return queues
 }
 
 // Pause stops fetching and handing out messages of queues, of all when there is none. It holds also

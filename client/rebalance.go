@@ -237,7 +237,8 @@ func (b *balancer) complain(ctx context.Context, topic string, err error) {
 	}
 	if errors.Is(err, errNotListed) || time.Since(b.complained) < complainEvery {
 		b.quiet++
-		b.client.cfg.logger.Debug("queues are not assigned", "group", b.group, "topic", topic, "err", err)
+		b.client.cfg.logger.Debug("queues are not assigned", "group", b.group, "topic", topic,
+			"err", err)
 		return
 	}
 	b.client.cfg.logger.Warn("queues are not assigned", "group", b.group, "topic", topic, "err", err,
