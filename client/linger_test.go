@@ -74,7 +74,11 @@ func TestLinger(t *testing.T) {
 			if got.calls != n {
 				t.Fatalf("%d callbacks after Flush, want %d", got.calls, n)
 			}
-			if r := requests(s, remoting.SendBatchMessage, remoting.SendMessageV2); r > n/10 {
+			most := n / 10
+			if linger == 0 {
+				most = n / 2 // a broker that answers at once leaves little to gather
+			}
+			if r := requests(s, remoting.SendBatchMessage, remoting.SendMessageV2); r > most {
 				t.Errorf("%d messages took %d requests", n, r)
 			}
 			r := newReader(t, c, "", client.WithSubscription("t", client.All()),
@@ -153,7 +157,7 @@ func TestLingerConcurrentSends(t *testing.T) {
 	if len(ids) != 64*5 {
 		t.Errorf("%d different ids, want %d", len(ids), 64*5)
 	}
-	if r := requests(s, remoting.SendBatchMessage, remoting.SendMessageV2); r > 64 {
+	if r := requests(s, remoting.SendBatchMessage, remoting.SendMessageV2); r > 160 {
 		t.Errorf("320 concurrent sends took %d requests", r)
 	}
 }

@@ -405,7 +405,8 @@ func TestFaultTimeoutIgnored(t *testing.T) {
 	for _, b := range s.Brokers {
 		b.Swallow(1000)
 	}
-	const limit, slack = 200 * time.Millisecond, 300 * time.Millisecond
+	// With a deadline for each attempt six of them would take 1.2 s.
+	const limit, slack = 200 * time.Millisecond, 700 * time.Millisecond
 	for name, opts := range map[string][]client.ProducerOption{
 		"plain": nil, "linger": {client.WithLinger(time.Millisecond, 1<<10)},
 	} {

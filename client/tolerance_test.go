@@ -441,7 +441,7 @@ func TestHalfOpenConnection(t *testing.T) {
 				return first && broken
 			}}, nil
 		}))
-	p := newProducer(t, c, client.WithSendTimeout(300*time.Millisecond))
+	p := newProducer(t, c, client.WithSendTimeout(time.Second))
 	if _, err := p.Send(within(t), text("x")); err != nil {
 		t.Fatal(err)
 	}
