@@ -173,3 +173,43 @@ func TestE2ESQLSwitchedOff(t *testing.T) {
 		t.Errorf("registered: %v %q", d.code, d.remark)
 	}
 }
+
+// filterSupportRetry applies a group's filter on a topic to what was sent back from there.
+func TestE2ESQLOnARetryTopic(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t, withSQL, func(c *engine.Config) { c.FilterRetry = true })
+	p := newPeer(t, cluster.Broker())
+	const retryTopic = "%RETRY%again"
+	p.heartbeat("c", "again",
+		protocol.SubscriptionData{
+			Topic: "first", SubString: "a = 2", ExpressionType: protocol.ExpressionSQL92, SubVersion: 1,
+		},
+		protocol.SubscriptionData{
+			Topic: retryTopic, SubString: "TRUE", ExpressionType: protocol.ExpressionSQL92, SubVersion: 1,
+		})
+	p.send(retryTopic, 0, "one", "a", "1", "RETRY_TOPIC", "first")
+	p.send(retryTopic, 0, "two", "a", "2", "RETRY_TOPIC", "first")
+	p.send(retryTopic, 0, "other", "a", "1", "RETRY_TOPIC", "second")
+	r := pullRequest(retryTopic, 0, 0, "", 0)
+	r.Group, r.SysFlag, r.SubVersion = []byte("again"), 0, 1
+	if d := p.pull(r); d.bodies() != "two other" {
+		t.Errorf("%v %q", d.code, d.bodies())
+	}
+}
+
+// Tags are compared by their hashes: Aa and BB have one, and the client tells them apart.
+func TestE2ETagsWithOneHash(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t)
+	p := newPeer(t, cluster.Broker())
+	for _, tag := range []string{"Aa", "BB", "C", "D", "AaAa", "BBBB", "AaBB"} {
+		p.send("tags", 0, tag, "TAGS", tag)
+	}
+	for expression, want := range map[string]string{
+		"Aa": "Aa BB", "BB || D": "Aa BB D", "AaAa || C": "C AaAa BBBB AaBB", " D ||| | C": "D", "D||C||": "C D",
+	} {
+		if d := p.pull(pullRequest("tags", 0, 0, expression, 0)); d.bodies() != want {
+			t.Errorf("%q: %v %q, want %q", expression, d.code, d.bodies(), want)
+		}
+	}
+}

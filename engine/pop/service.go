@@ -108,6 +108,7 @@ type Service struct {
 	due     flightHeap
 	early   map[ckKey]*earlyAcks
 	queues  map[queueKey]*queue
+	waiting map[*queue]bool // those with commits that wait for the disk
 	revive  []reviveQueue
 	closed  bool
 
@@ -151,8 +152,9 @@ func New(cfg Config) *Service {
 		cfg:     cfg,
 		author:  author{topic: cfg.ReviveTopic, host: cfg.StoreHost, rules: cfg.Rules},
 		flights: map[ckKey]*flight{}, early: map[ckKey]*earlyAcks{}, queues: map[queueKey]*queue{},
-		revive: make([]reviveQueue, cfg.ReviveQueues),
-		kick:   make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		waiting: map[*queue]bool{},
+		revive:  make([]reviveQueue, cfg.ReviveQueues),
+		kick:    make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	cfg.Orders.setPoke(s.wake)
 	return s

@@ -139,13 +139,17 @@ func (s *Service) checkIn(q *queue, w *Wish, t *Taken, next int64) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.addLocked(f)
-	s.mu.Unlock()
 	q.next = next
 	q.commits = append(q.commits, commit{end, next})
 	s.settle(q)
+	s.mu.Lock()
+	s.addLocked(f)
+	first := len(s.waiting) == 0
 	if len(q.commits) > 0 {
+		s.waiting[q] = true
+	}
+	s.mu.Unlock()
+	if first && len(q.commits) > 0 {
 		s.wake()
 	}
 	return nil
@@ -238,24 +242,30 @@ func (s *Service) settle(q *queue) {
 	q.commits = append(q.commits[:0], q.commits[n:]...)
 }
 
-// settleAll settles every queue that nobody takes from, and reports whether some have to wait.
+// settleAll settles the queues whose commits wait and that nobody takes from, and reports whether
+// some have to wait on.
 func (s *Service) settleAll() (waiting bool) {
 	s.mu.Lock()
-	list := make([]*queue, 0, len(s.queues))
-	for _, q := range s.queues {
+	list := make([]*queue, 0, len(s.waiting))
+	for q := range s.waiting {
 		list = append(list, q)
 	}
 	s.mu.Unlock()
 	for _, q := range list {
 		if !q.mu.TryLock() {
-			waiting = true
 			continue
 		}
 		s.settle(q)
-		waiting = waiting || len(q.commits) > 0
+		s.mu.Lock()
+		if len(q.commits) == 0 {
+			delete(s.waiting, q)
+		}
+		s.mu.Unlock()
 		q.mu.Unlock()
 	}
-	return waiting
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting) > 0
 }
 
 // Waiting reports whether a queue has messages behind what the group has taken; blocked ordered
