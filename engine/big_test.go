@@ -45,7 +45,7 @@ func TestE2EBigMessage(t *testing.T) {
 	if r := call(remoting.SendMessageV2, sendRequest("big", 0), body); r.Code != remoting.Success {
 		t.Fatalf("64 MiB: %v %q", r.Code, r.Remark)
 	}
-	r := call(remoting.SendMessageV2, sendRequest("big", 0), append(body, 0))
+	r := call(remoting.SendMessageV2, sendRequest("big", 0), make([]byte, most+1))
 	if r.Code != remoting.MessageIllegal {
 		t.Errorf("a byte more: %v %q", r.Code, r.Remark)
 	}

@@ -116,15 +116,15 @@ func rawPop(t *testing.T, at target, topic, group string, invisible, poll time.D
 	}
 	var receipts []map[string]string
 	for _, m := range list {
-		real, info := topic, m.Properties["POP_CK"]
+		from, info := topic, m.Properties["POP_CK"]
 		if info == "" {
 			info = fmt.Sprintf("%s %s %s %s 0 %s %d %d", starts[fmt.Sprint("0@", m.QueueID)], a.ExtFields["popTime"],
 				a.ExtFields["invisibleTime"], a.ExtFields["reviveQid"], at.BrokerName, m.QueueID, m.QueueOffset)
 		} else {
-			real = "%RETRY%" + group + "_" + topic
+			from = "%RETRY%" + group + "_" + topic
 		}
 		receipts = append(receipts, map[string]string{
-			"consumerGroup": group, "topic": real, "queueId": fmt.Sprint(m.QueueID), "extraInfo": info,
+			"consumerGroup": group, "topic": from, "queueId": fmt.Sprint(m.QueueID), "extraInfo": info,
 			"offset": fmt.Sprint(m.QueueOffset),
 		})
 	}

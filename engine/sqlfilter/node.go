@@ -252,7 +252,7 @@ func (n *node) againstNumber(v values) (order int, r Result) {
 	if text == nil {
 		return 0, Unknown
 	}
-	ok := false
+	var ok bool
 	switch right := n.right; right.op {
 	case opInt:
 		var got int64
@@ -336,6 +336,7 @@ func (n *node) operand(v values) value {
 		return n.value()
 	case opNegate:
 		return n.left.operand(v).negated()
+	default: // a truth value
 	}
 	switch n.test(v) {
 	case True:

@@ -132,7 +132,7 @@ func (p *parser) comparison() *node {
 	first := p.tok
 	left := p.unary()
 	for {
-		op := opcode(0)
+		var op opcode
 		switch p.tok.kind {
 		case tokGreater:
 			op = opGreater

@@ -187,7 +187,7 @@ func (t *Tree) valid() bool {
 	case "=", "<>":
 		a, b := t.parts[0], t.parts[1]
 		return a.value != null{} && b.value != null{} &&
-			!(a.op == "literal" && b.op == "literal" && a.boolean() && !b.boolean())
+			(a.op != "literal" || b.op != "literal" || !a.boolean() || b.boolean())
 	case "<", "<=", ">", ">=", "NOT BETWEEN":
 		return ordered(t.parts)
 	case "BETWEEN":
