@@ -137,8 +137,12 @@ func BenchmarkReadFilter(b *testing.B) {
 	for i := range count {
 		d := draft("T", 0, strings.Repeat("x", 1024), "A")
 		for _, p := range [][2]string{
-			{"KEYS", "order-7"}, {"CLUSTER", "DefaultCluster"}, {"WAIT", "true"},
-			{"MSG_REGION", "DefaultRegion"}, {"TRACE_ON", "true"}, {"region", "eu-west"},
+			{"KEYS", "order-7"},
+			{"CLUSTER", "DefaultCluster"},
+			{"WAIT", "true"},
+			{"MSG_REGION", "DefaultRegion"},
+			{"TRACE_ON", "true"},
+			{"region", "eu-west"},
 			{"price", fmt.Sprint(i % 100)},
 		} {
 			d.Properties = record.AppendProperty(d.Properties, p[0], p[1])
