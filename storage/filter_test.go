@@ -136,17 +136,9 @@ func BenchmarkReadFilter(b *testing.B) {
 	es := make([]storage.Entry, 1)
 	for i := range count {
 		d := draft("T", 0, strings.Repeat("x", 1024), "A")
-		for _, p := range [][2]string{
-			{"KEYS", "order-7"},
-			{"CLUSTER", "DefaultCluster"},
-			{"WAIT", "true"},
-			{"MSG_REGION", "DefaultRegion"},
-			{"TRACE_ON", "true"},
-			{"region", "eu-west"},
-			{"price", fmt.Sprint(i % 100)},
-		} {
-			d.Properties = record.AppendProperty(d.Properties, p[0], p[1])
-		}
+		d.Properties = append(d.Properties, "KEYS\x01order-7\x02CLUSTER\x01DefaultCluster\x02WAIT\x01true\x02"+
+			"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02region\x01eu-west\x02"...)
+		d.Properties = record.AppendProperty(d.Properties, "price", fmt.Sprint(i%100))
 		es[0].Draft = d
 		if s.Append(es); es[0].Err != nil {
 			b.Fatal(es[0].Err)

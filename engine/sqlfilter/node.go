@@ -252,25 +252,25 @@ func (n *node) againstNumber(v values) (order int, r Result) {
 	if text == nil {
 		return 0, Unknown
 	}
-	var ok bool
 	switch right := n.right; right.op {
 	case opInt:
-		var got int64
-		got, ok = parseInteger(text, math.MinInt32, math.MaxInt32)
-		order = cmp.Compare(got, right.n)
+		got, ok := parseInteger(text, math.MinInt32, math.MaxInt32)
+		return cmp.Compare(got, right.n), readable(ok)
 	case opLong:
-		var got int64
-		got, ok = parseInteger(text, math.MinInt64, math.MaxInt64)
-		order = cmp.Compare(got, right.n)
+		got, ok := parseInteger(text, math.MinInt64, math.MaxInt64)
+		return cmp.Compare(got, right.n), readable(ok)
 	default:
-		var got float64
-		got, ok = parseDouble(text)
-		order = compareDoubles(got, right.f)
+		got, ok := parseDouble(text)
+		return compareDoubles(got, right.f), readable(ok)
 	}
-	if !ok {
-		return 0, Failed
+}
+
+// readable turns a text that is no number into a failure.
+func readable(ok bool) Result {
+	if ok {
+		return True
 	}
-	return order, True
+	return Failed
 }
 
 func unusable(v value) Result {

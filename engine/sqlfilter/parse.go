@@ -132,7 +132,7 @@ func (p *parser) comparison() *node {
 	first := p.tok
 	left := p.unary()
 	for {
-		var op opcode
+		var op opcode // of the four that order
 		switch p.tok.kind {
 		case tokGreater:
 			op = opGreater

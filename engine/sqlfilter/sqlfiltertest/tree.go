@@ -186,8 +186,8 @@ func (t *Tree) valid() bool {
 		return t.parts[0].condition()
 	case "=", "<>":
 		a, b := t.parts[0], t.parts[1]
-		return a.value != null{} && b.value != null{} &&
-			(a.op != "literal" || b.op != "literal" || !a.boolean() || b.boolean())
+		literals := a.op == "literal" && b.op == "literal"
+		return a.value != null{} && b.value != null{} && (!literals || !a.boolean() || b.boolean())
 	case "<", "<=", ">", ">=", "NOT BETWEEN":
 		return ordered(t.parts)
 	case "BETWEEN":
