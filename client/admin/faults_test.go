@@ -253,3 +253,34 @@ func TestNameServersOfAResolver(t *testing.T) {
 		t.Errorf("told %v: %v", done, err)
 	}
 }
+
+// A half message whose end nobody told is asked about again, and its transaction can still end.
+func TestRecheckHalf(t *testing.T) {
+	t.Parallel()
+	cluster := clienttest.Start(t, clienttest.WithTopic("t", 1),
+		clienttest.WithBrokerConfig("transactionTimeOut", "100"),
+		clienttest.WithBrokerConfig("transactionCheckMax", "1"))
+	c := cluster.Client(t)
+	asked := make(chan string, 64)
+	tp, err := c.NewTransactionProducer("pg",
+		func(_ context.Context, m *client.Received) client.TxState {
+			asked <- m.ID
+			return client.TxUnknown
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := tp.Begin(within(t), &client.Message{Topic: "t", Body: []byte("half")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id := <-asked; id != tx.ID {
+		t.Errorf("asked about %s, want %s", id, tx.ID)
+	}
+	if err := admin.New(c).RecheckHalf(within(t), "t", tx.OffsetID); err != nil {
+		t.Fatal(err)
+	}
+	if id := <-asked; id != tx.ID {
+		t.Errorf("asked again about %s, want %s", id, tx.ID)
+	}
+}
