@@ -118,6 +118,11 @@ func (b *bench) die() {
 // send stores a message with properties of "NAME=value" separated by blanks.
 func (b *bench) send(body, props string) {
 	b.t.Helper()
+	b.put(topicName, body, props+" UNIQ_KEY=key-of-"+strings.ReplaceAll(body, " ", "-"))
+}
+
+func (b *bench) put(topic, body, props string) {
+	b.t.Helper()
 	var text []byte
 	for pair := range strings.FieldsSeq(props) {
 		name, value, _ := strings.Cut(pair, "=")
@@ -125,8 +130,7 @@ func (b *bench) send(body, props string) {
 	}
 	rules := delay.Rules{Levels: b.levels, PrecisionMS: b.config.PrecisionMS, TimerMaxMS: 259200000}
 	es := []storage.Entry{{Draft: record.Draft{
-		Topic: []byte(topicName), Body: []byte(body),
-		Properties: record.AppendProperty(text, "UNIQ_KEY", "key-of-"+body),
+		Topic: []byte(topic), Body: []byte(body), Properties: text,
 	}}}
 	if _, _, err := rules.Park(&es[0], nil, b.ms.Load()); err != nil {
 		b.t.Fatal(err)

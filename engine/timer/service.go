@@ -89,6 +89,7 @@ type Service struct {
 	filedTo record.PhysicalOffset // behind the last record that was filed
 	rebuild record.QueueOffset    // messages before this one may be delivered already
 	resumed bool                  // the progress file says what is delivered
+	odd     bool                  // a message without a time was seen
 	failed  error                 // the wheel and the log disagree: nothing is filed until a restart
 	now     current
 	batch   batch

@@ -336,18 +336,35 @@ func TestLostMessages(t *testing.T) {
 	}
 }
 
-// TestStrangers leaves out what no producer sends.
-func TestStrangers(t *testing.T) {
+// TestOtherFileSize files everything again when the log was written with files of another size.
+func TestOtherFileSize(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, t.TempDir())
 	b.send("a", "TIMER_DELAY_SEC=1")
-	b.config.FileSize = 8192
 	b.step(0)
 	b.close()
-	b.open() // the log was written with files of another size: all of it is filed again
+	b.config.FileSize = 8192
+	b.open()
 	b.step(2 * time.Second)
 	b.want("a")
 	if len(b.notices) != 1 || !strings.Contains(b.notices[0], "mappedFileSizeTimerLog") {
+		t.Errorf("notices %q", b.notices)
+	}
+}
+
+// TestStrangers leaves out what only a client that knows the topic can send, and says so once.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, t.TempDir())
+	for _, props := range []string{"", "TIMER_OUT_MS=soon", "TIMER_OUT_MS=-5", "TIMER_DELAY_SEC=1"} {
+		b.put(timerName, "strange", props)
+	}
+	b.put(timerName, "no target", fmt.Sprint("TIMER_OUT_MS=", startMS))
+	b.send("a", "TIMER_DELAY_SEC=1")
+	b.step(0)
+	b.step(2 * time.Second)
+	b.want("a")
+	if len(b.notices) != 2 {
 		t.Errorf("notices %q", b.notices)
 	}
 }
