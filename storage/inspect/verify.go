@@ -72,10 +72,11 @@ func (d *Dir) Verify(ctx context.Context, progress Progress) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch end := v.report.End; end.Reason {
-	case EndDamage:
+	end := v.report.End
+	if end.Reason == EndDamage {
 		v.report.add(Finding{Kind: Damaged, At: end.At, Detail: end.Detail})
-	case EndGap:
+	}
+	if end.Reason == EndGap {
 		v.report.add(Finding{Kind: MissingFiles, At: end.At, Detail: end.Detail})
 	}
 	if err := v.strays(ctx); err != nil {
