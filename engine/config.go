@@ -15,6 +15,7 @@ import (
 
 	"github.com/skylarkmq/skylark/engine/delay"
 	"github.com/skylarkmq/skylark/engine/settings"
+	"github.com/skylarkmq/skylark/storage"
 	"github.com/skylarkmq/skylark/storage/vfs"
 )
 
@@ -138,6 +139,14 @@ type Config struct {
 	TransferCountDisk   int    `key:"maxTransferCountOnMessageInDisk" min:"1"`
 	MemoryMaxRatio      int    `key:"accessMessageInMemoryMaxRatio" min:"1" max:"95"`
 	DiskWarningRatio    int    `key:"diskSpaceWarningLevelRatio"`
+	DiskCleanRatio      int    `key:"diskSpaceCleanForciblyRatio" min:"1" max:"95"`
+	DiskMaxUsedRatio    int    `key:"diskMaxUsedSpaceRatio" min:"1" max:"95"`
+	FileReservedHours   int64  `key:"fileReservedTime" min:"0" max:"876000"`
+	DeleteWhen          string `key:"deleteWhen"`
+	CleanForcibly       bool   `key:"cleanFileForciblyEnable"`
+	CleanIntervalMS     int64  `key:"cleanResourceInterval" min:"100" max:"86400000"`
+	DeletePauseMS       int64  `key:"deleteCommitLogFilesInterval" min:"0" max:"60000"`
+	DeleteBatchMax      int    `key:"deleteFileBatchMax" min:"1"`
 	DelayLevels         string `key:"messageDelayLevel"`
 	FlushDelayOffsetMS  int64  `key:"flushDelayOffsetInterval" min:"100" max:"3600000"`
 	TimerWheel          bool   `key:"timerWheelEnable"`
@@ -199,7 +208,9 @@ func Default() Config {
 		FlushThoroughMS: 10000, SyncFlushTimeoutMS: 5000,
 		TransferBytesMemory: 262144, TransferCountMemory: 32,
 		TransferBytesDisk: 65536, TransferCountDisk: 8, MemoryMaxRatio: 40,
-		DiskWarningRatio: 90, TimerWheel: true,
+		DiskWarningRatio: 90, DiskCleanRatio: 85, DiskMaxUsedRatio: 75, FileReservedHours: 72,
+		DeleteWhen: "04", CleanForcibly: true, CleanIntervalMS: 10000, DeletePauseMS: 100,
+		DeleteBatchMax: 10, TimerWheel: true,
 		DelayLevels: delay.DefaultLevels, FlushDelayOffsetMS: 10000,
 		TimerPrecisionMS: 1000, TimerMaxDelaySec: 259200, TimerRollSlots: 172800,
 		TimerFlushMS: 1000, TimerLogFileSize: 100 << 20, RecallUnwritable: true,
@@ -290,6 +301,9 @@ func (c *Config) complete() error {
 			"broker yet; start it as ASYNC_MASTER"))
 	} else if c.BrokerID != 0 {
 		errs = append(errs, fmt.Errorf("brokerId %d: a master has brokerId 0", c.BrokerID))
+	}
+	if _, err := storage.ParseHours(c.DeleteWhen); err != nil {
+		errs = append(errs, err)
 	}
 	if _, err := delay.ParseLevels(c.DelayLevels); err != nil {
 		errs = append(errs, err)

@@ -110,6 +110,13 @@ func (b *Broker) storeConfig() storage.Config {
 	s.MaxTransferBytesInDisk, s.MaxTransferCountInDisk = cfg.TransferBytesDisk,
 		cfg.TransferCountDisk
 	s.AccessInMemoryMaxRatio, s.DiskFullRatio = cfg.MemoryMaxRatio, cfg.DiskWarningRatio
+	s.DiskFreeRatio = cfg.DiskCleanRatio
+	hours, _ := storage.ParseHours(cfg.DeleteWhen) // checked with the configuration
+	s.Retention = storage.Retention{
+		Keep: time.Duration(cfg.FileReservedHours) * time.Hour, Hours: hours,
+		MaxUsedRatio: cfg.DiskMaxUsedRatio, Forcibly: cfg.CleanForcibly,
+		Every: ms(cfg.CleanIntervalMS), Pause: ms(cfg.DeletePauseMS), Batch: cfg.DeleteBatchMax,
+	}
 	s.DelayLevels = b.delayed.rules.Levels
 	s.RecoverSkip, s.Lock = cfg.RecoverSkip, cfg.Lock
 	s.Notice = b.notice

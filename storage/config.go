@@ -67,6 +67,8 @@ type Config struct {
 	// refused, below the second they are taken again (diskSpaceWarningLevelRatio and
 	// diskSpaceCleanForciblyRatio).
 	DiskFullRatio, DiskFreeRatio int
+	// Retention says when old files are deleted. The zero value is DefaultRetention.
+	Retention Retention
 
 	// RecoverSkip starts although a record in the middle of the log is damaged: it is left out.
 	RecoverSkip bool
@@ -125,6 +127,9 @@ func (c *Config) fill() {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Retention.Every == 0 {
+		c.Retention = DefaultRetention()
 	}
 	if len(c.DelayLevels) == 0 {
 		c.DelayLevels = defaultDelayLevels()

@@ -18,7 +18,8 @@
 //	err = store.Close()
 //
 // Goroutines: those of the log (in commitlog); the indexer, which follows the log; the maintainer,
-// which flushes queues, writes the checkpoint and looks at the disk. Each sleeps without a timer
-// while nothing was written. Locks, in order: Store.mu (held by Append), Store.parkedMu, Queue.mu of
+// which flushes queues, writes the checkpoint and looks at the disk; the cleaner, which deletes old
+// files. Each sleeps without a timer while nothing was written; the cleaner looks every 10 s once the
+// log has more than one file. Locks, in order: Store.mu (held by Append), Store.parkedMu, Queue.mu of
 // one queue, the locks of consumequeue.Set.
 package storage

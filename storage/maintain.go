@@ -76,6 +76,9 @@ func (m *maintainer) round() bool {
 	s := m.store
 	m.rounds++
 	s.lookAtDisk()
+	if s.log.Wrote()-s.log.Min() > record.PhysicalOffset(s.cfg.SegmentSize) {
+		s.cleaner.wake()
+	}
 	thorough := time.Since(m.lastThorough) >= s.cfg.QueueFlushThorough
 	var more bool
 	if thorough {

@@ -125,7 +125,7 @@ func (s *Store) open() (err error) {
 			return err
 		}
 	}
-	s.maintainer = newMaintainer(s)
+	s.maintainer, s.cleaner = newMaintainer(s), newCleaner(s)
 	s.queues, err = consumequeue.Open(consumequeue.Config{
 		FS: s.cfg.FS, Dir: s.path("consumequeue"), FileSize: s.cfg.QueueFileSize,
 		MaxOpen: s.cfg.QueueFilesOpen, OnOpen: s.maintainer.wake,
@@ -190,6 +190,7 @@ func (s *Store) start(clean bool) error {
 	s.hotFrom = s.log.Wrote()
 	s.lookAtDisk()
 	s.maintainer.start()
+	s.cleaner.start()
 	if s.indexer != nil {
 		s.indexer.start()
 	}

@@ -24,6 +24,7 @@ type Store struct {
 	queues     *consumequeue.Set
 	indexer    *indexer // nil without an index
 	maintainer *maintainer
+	cleaner    *cleaner
 	inMemory   record.PhysicalOffset // bytes at the end of the log that are taken to be in memory
 	hotBytes   record.PhysicalOffset // bytes at the end of the log that are known to be
 	hotFrom    record.PhysicalOffset // where this run of the store began to write
@@ -187,6 +188,7 @@ func (s *Store) close() error {
 		}
 	}
 	keep(s.log.Flush())
+	s.cleaner.close()
 	s.maintainer.close()
 	if s.indexer != nil {
 		behind := s.dispatched.Load() - s.indexer.next.Load()

@@ -26,8 +26,13 @@ func (p *Admin) Register(t Cold) {
 	t[remoting.GetBrokerRuntimeInfo] = func(*Caller, *remoting.Command) Reply {
 		return Reply{Body: protocol.Marshal(protocol.KVTable{Table: p.Runtime()})}
 	}
-	t[remoting.CleanExpiredConsumeQueue] = nothing
-	t[remoting.DeleteExpiredCommitLog] = nothing
+	t[remoting.CleanExpiredConsumeQueue] = func(*Caller, *remoting.Command) Reply {
+		return done(p.Store.CleanQueues())
+	}
+	t[remoting.DeleteExpiredCommitLog] = func(*Caller, *remoting.Command) Reply {
+		p.Store.DeleteExpired()
+		return Reply{}
+	}
 	t[remoting.CheckRocksDBCQWriteProgress] = unsupported("RocksDB consume queues are")
 	t[remoting.ExportRocksDBConfigToJSON] = unsupported("RocksDB configuration is")
 	t[remoting.ExchangeBrokerHAInfo] = unsupported("replication is")

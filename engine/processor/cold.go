@@ -29,6 +29,8 @@ type ColdStore interface {
 	InMemory(topic []byte, queue int32, at record.QueueOffset) bool
 	RecordAt(at record.PhysicalOffset) (zerocopy.Region, error)
 	DeleteTopic(topic string) error
+	DeleteExpired()
+	CleanQueues() error
 	Topics() []string
 	Info() storage.Info
 }

@@ -88,11 +88,12 @@ func lockPatiently(f *os.File, path string) error {
 		waited := time.Since(start)
 		err := lockRange(f, path)
 		var held *LockedError
-		if !errors.As(err, &held) || held.PID == 0 || waited > dyingWait {
+		if !errors.As(err, &held) || waited > dyingWait {
 			return err
 		}
-		// At first a kill may be on its way and not show yet.
-		if waited > killWait && !exiting(held.PID) {
+		// At first a kill may be on its way and not show yet, or a child that is about to run another
+		// program has a copy of a descriptor that was just closed.
+		if waited > killWait && (held.PID == 0 || !exiting(held.PID)) {
 			return err
 		}
 	}
