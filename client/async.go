@@ -373,7 +373,8 @@ func (p *Producer) conclude(e *entry, r SendResult, err error) {
 	e.done(r, err)
 }
 
-// abandonAll ends the wait for answers once the producer's context has ended, until nothing is left.
+// abandonAll ends the wait for answers once the producer's context has ended, until nothing is
+// left.
 func (l *pipeline) abandonAll() {
 	p := l.producer
 	mine := func(w invoke.Waiter) bool {

@@ -203,7 +203,8 @@ func (b *batchSend) sendChunk(t *topicSend, c *chunk) {
 		return
 	case 1:
 		i := c.members[0]
-		b.results[i], b.errs[i] = p.sendAlone(b.ctx, b.messages[i], nil, b.watch(i)) // it may be compressed
+		// A message alone may be compressed.
+		b.results[i], b.errs[i] = p.sendAlone(b.ctx, b.messages[i], nil, b.watch(i))
 	default:
 		op.batchProperties()
 		if first := b.messages[c.members[0]]; !p.free(first) {

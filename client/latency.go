@@ -94,8 +94,8 @@ func (f *faultTable) note(broker string, took time.Duration, err error) {
 	}
 }
 
-// choose looks from a queue on for one whose broker is available and did not just fail, then for one
-// that is at least reachable.
+// choose looks from a queue on for one whose broker is available and did not just fail, then for
+// one that is at least reachable.
 func (f *faultTable) choose(queues []Queue, from uint32, notLast string) (Queue, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -219,8 +219,8 @@ func (op *sendOp) batchProperties() {
 	op.header.Properties = op.props
 }
 
-// launchBehind launches a message that goes alone behind the batches of its topic, since it may have
-// to keep an order with them.
+// launchBehind launches a message that goes alone behind the batches of its topic, since it may
+// have to keep an order with them.
 func (l *lingering) launchBehind(op *sendOp) {
 	l.mu.Lock()
 	l.sealAllLocked()

@@ -165,7 +165,9 @@ func (c *config) readEnv(endpoints []string) []string {
 	if !c.env {
 		return endpoints
 	}
-	for _, f := range []field{{fieldZoneName, "ROCKETMQ_ZONE"}, {fieldZoneMode, "ROCKETMQ_ZONE_MODE"}} {
+	for _, f := range []field{
+		{fieldZoneName, "ROCKETMQ_ZONE"}, {fieldZoneMode, "ROCKETMQ_ZONE_MODE"},
+	} {
 		if v := os.Getenv(f.value); v != "" {
 			c.zone = append(c.zone, field{f.name, v})
 		}

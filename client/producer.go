@@ -58,11 +58,11 @@ func WithBuffer(messages, bytes int) ProducerOption {
 	return func(c *producerConfig) { c.bufferCount, c.bufferBytes = messages, bytes }
 }
 
-// WithLinger gathers the messages of SendAsync, and of Sends that run at once, into batches of up to
-// bytes for one topic and queue. A batch leaves when it is full, or d after its first message; with
-// d = 0 it leaves at once, and what comes while it is on its way makes the next one. Each message
-// has a result of its own. Delayed messages, and bodies that compression is for, go alone. The
-// default is no batches; 5 ms and 64 KiB suit most loads.
+// WithLinger gathers the messages of SendAsync, and of Sends that run at once, into batches of up
+// to bytes for one topic and queue. A batch leaves when it is full, or d after its first message;
+// with d = 0 it leaves at once, and what comes while it is on its way makes the next one. Each
+// message has a result of its own. Delayed messages, and bodies that compression is for, go alone.
+// The default is no batches; 5 ms and 64 KiB suit most loads.
 func WithLinger(d time.Duration, bytes int) ProducerOption {
 	return func(c *producerConfig) {
 		if d < 0 || d > time.Minute || bytes < 1 || bytes > maxMessageSize {
@@ -138,9 +138,9 @@ type SendResult struct {
 	RecallHandle string // of a timer message
 }
 
-// Producer sends messages for one group. It is safe for concurrent use. Goroutines exist while there
-// is something to do for asynchronous sends: one for each topic whose route is fetched, one for each
-// broker that is dialled, and one that runs callbacks. Close ends them.
+// Producer sends messages for one group. It is safe for concurrent use. Goroutines exist while
+// there is something to do for asynchronous sends: one for each topic whose route is fetched, one
+// for each broker that is dialled, and one that runs callbacks. Close ends them.
 type Producer struct {
 	// Constant after NewProducer.
 	client       *Client
@@ -273,8 +273,8 @@ func (p *Producer) sendAlone(
 	return r, err
 }
 
-// SendOneWay returns when the bytes of one message have been written to the connection. No answer is
-// waited for: whether it is stored stays unknown.
+// SendOneWay returns when the bytes of one message have been written to the connection. No answer
+// is waited for: whether it is stored stays unknown.
 func (p *Producer) SendOneWay(ctx context.Context, m *Message) error {
 	m, w := p.watch(ctx, m)
 	err := p.sendOneWay(ctx, m)

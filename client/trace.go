@@ -14,10 +14,10 @@ import (
 	"github.com/skylarkmq/skylark/net/protocol"
 )
 
-// WithTrace has the client send a record of each message to a topic, for RocketMQ's queryMsgTraceById
-// and the dashboard; the empty name is RMQ_SYS_TRACE_TOPIC, which brokers have with
-// traceTopicEnable. Records are gathered for up to 5 s and are dropped when 2048 wait. The default is
-// no trace.
+// WithTrace has the client send a record of each message to a topic, for RocketMQ's
+// queryMsgTraceById and the dashboard; the empty name is RMQ_SYS_TRACE_TOPIC, which brokers have
+// with traceTopicEnable. Records are gathered for up to 5 s and are dropped when 2048 wait. The
+// default is no trace.
 func WithTrace(topic string) ProducerOption {
 	return func(c *producerConfig) {
 		c.trace = topic
@@ -168,8 +168,8 @@ func (t *tracer) close(ctx context.Context) error {
 
 func millis(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
 
-// published records a send. Brokers that switch the trace off, and messages of the trace itself, are
-// left out, as are sends that failed, as in RocketMQ.
+// published records a send. Brokers that switch the trace off, and messages of the trace itself,
+// are left out, as are sends that failed, as in RocketMQ.
 func (t *tracer) published(w *watched, r SendResult) {
 	m := w.message
 	if t == nil || m.Topic == t.topic || w.region == "" || !w.traceOn {
@@ -183,7 +183,8 @@ func (t *tracer) published(w *watched, r SendResult) {
 	keys := strings.Join(m.Keys, " ")
 	t.add(append([]string{r.ID}, m.Keys...), "Pub", millis(w.from), w.region, t.group,
 		t.producer.client.onWire(m.Topic), r.ID, m.Tag, keys, w.addr, strconv.Itoa(len(m.Body)),
-		strconv.FormatInt(cost, 10), strconv.Itoa(kind), r.OffsetID, strconv.FormatBool(r.Status == Stored))
+		strconv.FormatInt(cost, 10), strconv.Itoa(kind), r.OffsetID,
+		strconv.FormatBool(r.Status == Stored))
 }
 
 // ended records the end of a transaction.

@@ -69,8 +69,8 @@ const (
 // TransactionProducer sends half messages, which consumers see once they are committed. It is safe
 // for concurrent use. Goroutines: up to eight that run the Checker, while there are questions.
 //
-// Brokers ask a process that they know: one that has sent to a topic of theirs, or any process while
-// brokers create topics by themselves.
+// Brokers ask a process that they know: one that has sent to a topic of theirs, or any process
+// while brokers create topics by themselves.
 type TransactionProducer struct {
 	producer *Producer
 	check    Checker
@@ -112,8 +112,8 @@ type Tx struct {
 }
 
 // NewTransactionProducer makes a producer of a group whose members answer for one another's
-// transactions: check must be able to tell from the message alone. It makes no connection by itself,
-// and asks the name servers which brokers may have questions.
+// transactions: check must be able to tell from the message alone. It makes no connection by
+// itself, and asks the name servers which brokers may have questions.
 func (c *Client) NewTransactionProducer(
 	group string, check Checker, opts ...ProducerOption,
 ) (*TransactionProducer, error) {
@@ -227,8 +227,8 @@ func (tx *Tx) end(ctx context.Context, state TxState) error {
 			"checker: %w", tx.ID, state, err)
 	}
 	tx.state = state
-	tx.producer.producer.tracer.ended(&Message{Topic: tx.topic, Tag: tx.tag, Keys: tx.keys}, tx.ID, addr,
-		state, false)
+	m := &Message{Topic: tx.topic, Tag: tx.tag, Keys: tx.keys}
+	tx.producer.producer.tracer.ended(m, tx.ID, addr, state, false)
 	return nil
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command clientpeer measures package client and Apache's rocketmq-client-go/v2 side by side against
-// the same broker and writes a results folder. `make perf-client` runs it.
+// Command clientpeer measures package client and Apache's rocketmq-client-go/v2 side by side
+// against the same broker and writes a results folder. `make perf-client` runs it.
 //
 // Each load runs in a process of its own, the two clients in turn, round by round; what counts is
 // messages for each second of CPU that the client's process took (getrusage), since a client shares
@@ -66,10 +66,11 @@ func main() {
 	flag.IntVar(&p.rounds, "rounds", 3, "measured runs of each client and load")
 	flag.DurationVar(&p.warmup, "warmup", time.Second, "not counted at the beginning of a run")
 	flag.DurationVar(&p.duration, "duration", 4*time.Second, "of a run, without warm-up")
-	flag.IntVar(&p.most, "most", 1_500_000, "messages of a run at most, so that the disk does not fill")
+	flag.IntVar(&p.most, "most", 1_500_000, "messages of a run at most, for the disk's sake")
 	flag.IntVar(&p.count, "count", 300_000, "messages of the backlog")
 	flag.IntVar(&p.size, "size", 1024, "bytes of a body")
-	flag.StringVar(&p.results, "results", filepath.Join("perf", "results"), "folder for the results folder")
+	flag.StringVar(&p.results, "results", filepath.Join("perf", "results"),
+		"folder for the results folder")
 	flag.Parse()
 	if err := p.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "clientpeer:", err)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command ours puts load on package client for perf/clientpeer, one load for each process, and prints
-// what it took as one line of JSON. The program beside it, theirs, does the same with Apache's
-// client; the two differ in nothing but the client.
+// Command ours puts load on package client for perf/clientpeer, one load for each process, and
+// prints what it took as one line of JSON. The program beside it, theirs, does the same with
+// Apache's client; the two differ in nothing but the client.
 package main
 
 import (
