@@ -486,7 +486,8 @@ func TestOurClientTransactions(t *testing.T) {
 	}
 	quiet, done := context.WithTimeout(ctx, 3*time.Second)
 	defer done()
-	for read(quiet) == nil { // nothing comes after the last
+	for err := error(nil); err == nil; { // nothing comes after the last
+		err = read(quiet)
 	}
 	for _, body := range want {
 		if got[body] != 1 {

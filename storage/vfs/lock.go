@@ -84,7 +84,9 @@ const (
 
 // lockPatiently is lockRange that outlasts a dying holder.
 func lockPatiently(f *os.File, path string) error {
-	for start := time.Now(); ; time.Sleep(dyingLook) {
+	tick := time.NewTicker(dyingLook)
+	defer tick.Stop()
+	for start := time.Now(); ; <-tick.C {
 		waited := time.Since(start)
 		err := lockRange(f, path)
 		var held *LockedError
