@@ -27,6 +27,9 @@ func (l *Loop) input(c *Conn, data []byte) {
 	}
 	frames := 0
 	for len(data) > 0 && !c.closed && !c.doomed {
+		if l.batch == batchMax {
+			l.turnDone() // before the next frame is taken: it would give that one's buffer back too
+		}
 		var frame []byte
 		if len(c.acc) > 0 {
 			frame, data = l.join(c, data)
@@ -35,9 +38,6 @@ func (l *Loop) input(c *Conn, data []byte) {
 		}
 		if frame == nil {
 			break
-		}
-		if l.batch == batchMax {
-			l.turnDone()
 		}
 		cmd := l.command(l.batch)
 		if err := cmd.Decode(frame); err != nil {
