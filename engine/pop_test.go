@@ -331,3 +331,30 @@ func TestE2EPopSurvivesARestart(t *testing.T) {
 	}
 	eventually(t, func() bool { return cluster.Engine().PopsInFlight() <= 3 })
 }
+
+// What was popped comes again when its properties have no room for what a broker notes in them, and
+// so do its neighbours.
+func TestE2EPopFullProperties(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t)
+	p := newPeer(t, cluster.Broker())
+	p.send("popped", 0, "a", "KEYS", "k")
+	size := len(p.await("popped", 0, 1)[0].Properties())
+	p.send("popped", 0, "b", "KEYS", strings.Repeat("k", 1+record.MaxProperties-size))
+	p.send("popped", 0, "c", "KEYS", "k")
+	if n := len(p.await("popped", 1, 1)[0].Properties()); n != record.MaxProperties {
+		t.Fatalf("properties of %d bytes", n)
+	}
+	if d := p.pop(popRequest("popped", "g", time.Second, 0)); d.bodies() != "a b c" {
+		t.Fatalf("popped %q", d.bodies())
+	}
+	var again popped
+	eventually(t, func() bool {
+		d := p.pop(popRequest("popped", "g", time.Minute, time.Second))
+		again.views = append(again.views, d.views...)
+		return len(again.views) >= 3
+	})
+	if got := again.bodies(); got != "a b c" {
+		t.Errorf("came again: %q", got)
+	}
+}

@@ -95,14 +95,14 @@ func (b *batch) add(s *Service, l *level, u consumequeue.Unit) {
 	if err == nil {
 		d, err = Unpark(v)
 	}
+	if errors.Is(err, errForeign) && string(d.Topic) == protocol.HalfTopic {
+		region.Release() // half of a transaction: its producer ends it, not the clock
+		return
+	}
 	if err != nil {
 		s.cfg.Notice("a delayed message cannot be delivered", "level", l.queue+1, "offset", u.At,
 			"err", err)
 		region.Release()
-		return
-	}
-	if string(d.Topic) == protocol.HalfTopic {
-		region.Release() // half of a transaction: its producer ends it, not the clock
 		return
 	}
 	b.regions = append(b.regions, region)
@@ -120,11 +120,13 @@ func (b *batch) add(s *Service, l *level, u consumequeue.Unit) {
 
 var (
 	errNoTarget = errors.New("its property REAL_TOPIC or REAL_QID is missing or wrong")
+	errForeign  = errors.New("its property REAL_TOPIC names a topic to which no client may send")
 	errDamaged  = errors.New("its body does not match its check sum")
 )
 
 // Unpark returns the draft with which a waiting message is delivered: everything as it was stored,
-// the properties too, at its real place.
+// the properties too, at its real place. A client may write the record of a timer itself, so the place
+// must be one to which it may send.
 func Unpark(v record.View) (record.Draft, error) {
 	d := v.Draft()
 	topic, ok := record.Property(d.Properties, PropRealTopic)
@@ -136,6 +138,9 @@ func Unpark(v record.View) (record.Draft, error) {
 	tags, _ := record.Property(d.Properties, "TAGS")
 	d.Topic, d.QueueID, d.TagsCode = topic, int32(queue), record.TagsCode(tags)
 	d.PreparedOffset = 0
+	if protocol.RefusedOnSend(topic) {
+		return d, errForeign
+	}
 	if present, _ := v.CheckPropertyCRC(); present {
 		d.Properties = record.DeleteProperty(nil, d.Properties, record.PropertyCRC32)
 		d.PropertyCRC = true

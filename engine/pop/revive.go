@@ -14,6 +14,9 @@ import (
 // propFirstPop says when a message was popped for the first time, in milliseconds.
 const propFirstPop = "1ST_POP_TIME"
 
+// propertiesMax leaves room for the check sum that a record may get.
+const propertiesMax = record.MaxProperties - 20
+
 // copyMax bounds the bytes of the copies that are one append.
 const copyMax = 1 << 20
 
@@ -72,7 +75,7 @@ func (s *Service) copyAll(f *flight, missing uint32, target string) error {
 		}
 		off := f.ck.offset(i)
 		if !s.addCopy(f, &group, off, target) {
-			group.offsets = append(group.offsets, off) // it is gone: nobody waits for it any more
+			group.gone = append(group.gone, off) // nobody waits for it any more
 		}
 	}
 	return s.copyGroup(f, &group)
@@ -81,7 +84,8 @@ func (s *Service) copyAll(f *flight, missing uint32, target string) error {
 // copies are some messages of a checkpoint on their way to the retry topic.
 type copies struct {
 	entries []storage.Entry
-	offsets []int64
+	offsets []int64 // of the entries
+	gone    []int64
 	regions []zerocopy.Region
 	bytes   int
 }
@@ -118,6 +122,9 @@ func (s *Service) addCopy(f *flight, c *copies, offset int64, target string) boo
 	props := record.DeleteProperty(make([]byte, 0, len(d.Properties)+64), d.Properties, propFirstPop)
 	props = record.DeleteProperty(props[:0], props, record.PropertyCRC32)
 	d.Properties = record.AppendProperty(props, propFirstPop, first)
+	if len(d.Properties) > propertiesMax {
+		d.Properties = props // there is no room for what only tells its past
+	}
 	tags, _ := record.Property(d.Properties, "TAGS")
 	d.TagsCode = record.TagsCode(tags)
 	c.entries = append(c.entries, storage.Entry{Draft: d, Again: true})
@@ -128,20 +135,30 @@ func (s *Service) addCopy(f *flight, c *copies, offset int64, target string) boo
 
 // copyGroup stores copies and the acknowledgement of their messages.
 func (s *Service) copyGroup(f *flight, c *copies) error {
-	if len(c.offsets) == 0 {
+	all := append(c.gone, c.offsets...)
+	if len(all) == 0 {
 		return nil
 	}
 	now := s.nowMS()
-	e, err := s.author.ack(&f.key, f.ck.Broker, c.offsets, f.reviveQueue, f.ck.dueMS(), now)
+	e, err := s.author.ack(&f.key, f.ck.Broker, all, f.reviveQueue, f.ck.dueMS(), now)
 	if err != nil {
 		return err
 	}
-	end, err := s.put(append(c.entries, e))
+	es := append(c.entries, e)
+	end, err := s.put(es)
 	if err != nil {
+		// Copies that were stored in front of what could not be must not be made once more.
+		for i := range c.entries {
+			if es[i].Err == nil && es[i].End > 0 {
+				s.mu.Lock()
+				s.markLocked(f.key, c.offsets[i:i+1], es[i].End)
+				s.mu.Unlock()
+			}
+		}
 		return err
 	}
 	s.mu.Lock()
-	s.markLocked(f.key, c.offsets, end)
+	s.markLocked(f.key, all, end)
 	s.mu.Unlock()
 	c.release()
 	return nil

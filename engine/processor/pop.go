@@ -353,6 +353,9 @@ func (p *Pops) appendRecord(
 		props := append(make([]byte, 0, len(d.Properties)+128), d.Properties...)
 		d.Properties = record.AppendProperty(props, propPopCK, receipt.String())
 	}
+	if len(d.Properties) > record.MaxProperties {
+		return append(a.body, v.Bytes()...) // as if ActualRetry were on: there is no room for the receipt
+	}
 	at := len(a.body)
 	a.body = append(a.body, make([]byte, d.Size())...)
 	d.Encode(a.body[at:], v.Place())

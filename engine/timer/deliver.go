@@ -429,13 +429,20 @@ func (s *Service) prepare(it item, nowMS int64) (ok bool) {
 		d.Topic, d.QueueID = s.topic, 0
 	}
 	b := &s.batch
-	b.scratch, d.Properties = passed(b.scratch, d.Properties, &it, nowMS)
+	var noted []byte
+	b.scratch, noted = passed(b.scratch, d.Properties, &it, nowMS)
+	if len(noted) <= propertiesMax {
+		d.Properties = noted // else there is no room for what only tells its way
+	}
 	b.regions = append(b.regions, region)
 	b.items = append(b.items, it)
 	b.topics = append(b.topics, a.topic)
 	b.entries = append(b.entries, storage.Entry{Draft: d, Again: true})
 	return true
 }
+
+// propertiesMax leaves room for the check sum that a record may get.
+const propertiesMax = record.MaxProperties - 20
 
 // passed appends the properties of a message that passed through the wheel to scratch.
 func passed(scratch, props []byte, it *item, nowMS int64) (grown, made []byte) {

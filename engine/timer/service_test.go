@@ -414,3 +414,56 @@ func TestRuns(t *testing.T) {
 		t.Errorf("numbers %s", got)
 	}
 }
+
+// TestFullProperties delivers a message whose properties have no room for what the wheel adds, also
+// when it is rolled on the way.
+func TestFullProperties(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, t.TempDir())
+	b.config.RollTicks = 30
+	b.close()
+	b.open()
+	for i, wait := range []int{2, 100} {
+		body := string(rune('b' + i))
+		ask := fmt.Sprintf("TIMER_DELIVER_MS=%d KEYS=", startMS+wait*1000)
+		b.send("a", ask+"k")
+		size := 0
+		b.records(timerName, func(v record.View) { size = len(v.Properties()) })
+		b.send(body, ask+strings.Repeat("k", 1+record.MaxProperties-size))
+		full := false
+		b.records(timerName, func(v record.View) {
+			full = full || len(v.Properties()) == record.MaxProperties
+		})
+		if !full {
+			t.Fatal("the properties are not as long as they may be")
+		}
+	}
+	for range 102 {
+		b.step(time.Second)
+	}
+	b.want("a b a c")
+}
+
+// TestForeignTarget passes over what a client put into the timer topic itself to be delivered into a
+// topic to which it may not send.
+func TestForeignTarget(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, t.TempDir())
+	names := []string{
+		"RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX",
+		"TRANS_CHECK_MAX_TIME_TOPIC",
+	}
+	for _, name := range names {
+		b.put(timerName, "0,1,2", fmt.Sprintf(
+			"TIMER_OUT_MS=%d TIMER_DELIVER_MS=%[1]d REAL_TOPIC=%s REAL_QID=0 TAGS=d", startMS, name))
+	}
+	b.send("a", "TIMER_DELAY_SEC=2")
+	b.step(0)
+	b.step(4 * time.Second)
+	b.want("a")
+	for _, name := range names {
+		if got := b.bodies(name); got != "" {
+			t.Errorf("%s got %q", name, got)
+		}
+	}
+}

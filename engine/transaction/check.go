@@ -4,6 +4,7 @@ package transaction
 
 import (
 	"container/heap"
+	"errors"
 	"slices"
 	"time"
 
@@ -254,7 +255,7 @@ func (s *Service) apply(plans []plan, nowMS int64) (asks []func(), ok bool) {
 			settled = append(settled, p)
 		default:
 			copies = append(copies, p)
-			entries = append(entries, storage.Entry{Draft: p.draft()})
+			entries = append(entries, storage.Entry{Draft: p.draft(), Again: true})
 		}
 		done = append(done, p.offset)
 		s.marks.set(p.offset, moved)
@@ -268,16 +269,27 @@ func (s *Service) apply(plans []plan, nowMS int64) (asks []func(), ok bool) {
 	if stored < len(entries) {
 		// Copies that were stored without their op record would be checked beside the first: they are
 		// noted in memory, and by the next record that can be stored.
+		var illegal *storage.IllegalError
+		passed := stored < len(copies) && errors.As(entries[stored].Err, &illegal)
+		if passed {
+			// One that can never be copied must not hold up the others.
+			copies[stored].dueMS = nowMS + s.cfg.Interval.Milliseconds()
+			s.cfg.Notice("half message cannot be stored again and is not checked", "topic",
+				string(copies[stored].half.topic), "group", string(copies[stored].half.group),
+				"offset", copies[stored].offset, "err", illegal)
+		}
 		stored = min(stored, len(copies))
 		for i, p := range copies[:stored] {
-			s.copiedLocked(p, &entries[i], nowMS)
+			if ask := s.copiedLocked(p, &entries[i], nowMS); ask != nil && passed {
+				asks = append(asks, ask)
+			}
 			s.owed = append(s.owed, p.offset)
 		}
 		for _, p := range append(settled, copies[stored:]...) {
 			s.marks.set(p.offset, pending)
 			s.waitLocked(p.dueMS, p.offset)
 		}
-		return nil, false
+		return asks, false
 	}
 	s.noteOpsLocked(entries[len(copies):])
 	s.noteEndLocked(entries)

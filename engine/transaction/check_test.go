@@ -397,3 +397,46 @@ func TestTimer(t *testing.T) {
 	}
 	b.delivered("one")
 }
+
+// A half message whose copy cannot be stored, because its properties have no room for what a check
+// adds, holds up nobody else, and can be ended.
+func TestCheckWithoutRoom(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.half("first")
+	size := len(b.messages(protocol.HalfTopic, 0)[0].Properties())
+	full := b.half("poison", "KEYS", strings.Repeat("k", record.MaxProperties-size-len("KEYS")-4))
+	b.half("last")
+	got := map[string]int{}
+	for range 4 {
+		b.after(interval)
+		for range 3 {
+			b.after(2 * time.Second)
+		}
+		for _, c := range b.checks() {
+			got[c.UniqueKey]++
+		}
+	}
+	if got["Ufirst"] < 3 || got["Ulast"] < 3 {
+		t.Errorf("in four intervals, checks %v", got)
+	}
+	b.end(full, true)
+	b.delivered("poison")
+}
+
+// A limit for bodies that was lowered does not concern what was taken before it.
+func TestLoweredLimit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	large := strings.Repeat("x", 5000)
+	b.half(large)
+	b.maxMessage = 1000
+	b.again(false)
+	b.after(7 * time.Second)
+	checks := b.checks()
+	if len(checks) != 1 {
+		t.Fatalf("%d checks", len(checks))
+	}
+	b.answer(checks[0], true)
+	b.delivered(large)
+}

@@ -153,7 +153,7 @@ func (s *Service) unlinkLocked(offset int64) {
 func (s *Service) storeEndsLocked(commits []*ending, done []int64) ([]*ending, []int64) {
 	entries := s.entries[:0]
 	for _, e := range commits {
-		entries = append(entries, storage.Entry{Draft: e.draft})
+		entries = append(entries, storage.Entry{Draft: e.draft, Again: true})
 		done = append(done, e.offset)
 	}
 	ops := s.opEntries(done, false)
@@ -266,7 +266,7 @@ func (s *Service) Resume(at record.PhysicalOffset) error {
 	d.Properties = record.DeleteProperty(nil, d.Properties, record.PropertyCRC32)
 	d.Properties = withCheckTimes(d.Properties, 0)
 	d.TagsCode = tagsCode(d.Properties)
-	entries := []storage.Entry{{Draft: d}}
+	entries := []storage.Entry{{Draft: d, Again: true}}
 	if s.cfg.Store.AppendAll(entries) == 0 {
 		return entries[0].Err
 	}

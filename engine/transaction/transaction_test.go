@@ -28,7 +28,8 @@ type bench struct {
 	service *transaction.Service
 	change  func(*transaction.Config)
 
-	queueFile int64 // bytes of a queue file
+	queueFile  int64 // bytes of a queue file
+	maxMessage int   // limit for bodies, 0: 64 KiB
 
 	mu     sync.Mutex
 	now    time.Time
@@ -107,6 +108,9 @@ func (b *bench) open() {
 	b.t.Helper()
 	cfg := storage.DefaultConfig(b.dir)
 	cfg.SegmentSize, cfg.MaxMessageSize, cfg.QueueFileSize = 1<<20, 1<<16, b.queueFile
+	if b.maxMessage > 0 {
+		cfg.MaxMessageSize = b.maxMessage
+	}
 	cfg.IndexEnable = false
 	cfg.Now = b.clock
 	store, err := storage.Open(cfg)
