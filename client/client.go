@@ -294,7 +294,11 @@ func (c *Client) call(
 	defer cancel()
 	res, err := c.request(ctx, op, addr, r)
 	if err != nil {
-		return nil, fmt.Errorf("client: %s at %s: %w", op, broker, err)
+		where := broker
+		if where == "" { // a name server
+			where = addr
+		}
+		return nil, fmt.Errorf("client: %s at %s: %w", op, where, err)
 	}
 	return res, brokerError(op, broker, addr, res.Code, res.Remark)
 }

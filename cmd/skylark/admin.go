@@ -74,13 +74,32 @@ func (a *app) adminLeaf(
 			}
 			defer closeClient(c)
 			ad := admin.New(c, admin.WithTimeout(time.Duration(f.timeoutMS)*time.Millisecond))
-			err = do(cmd.Context(), ad)
+			err = inCommands(do(cmd.Context(), ad))
 			if errors.Is(err, admin.ErrInvalid) {
 				return misuse{err}
 			}
 			return err
 		},
 	}
+}
+
+// inCommands has an error's advice name commands, where the package names its functions.
+func inCommands(err error) error {
+	var told *admin.Error
+	if !errors.As(err, &told) || told.Next == "" {
+		return err
+	}
+	switch {
+	case errors.Is(err, client.ErrNoRoute):
+		told.Next = "'topicList' has the names of all topics, 'updateTopic' creates one"
+	case errors.Is(err, admin.ErrNoGroup):
+		told.Next = "'consumerProgress' has the names of all groups, 'updateSubGroup' creates one"
+	case errors.Is(err, admin.ErrNoBroker):
+		told.Next = "'clusterList' has all brokers; only masters take changes"
+	case errors.Is(err, admin.ErrNotOnline):
+		told.Next = "check the name; no such client is connected"
+	}
+	return err
 }
 
 // need has a command refuse to run without flags, which are named by their long form.
@@ -160,6 +179,7 @@ func (a *app) outcome(words string, done []admin.Done, err error) error {
 }
 
 func (a *app) outcomeOf(words string, d admin.Done) error {
+	d.Err = inCommands(d.Err)
 	if a.json {
 		t := told{Server: d.Broker.Addr, Broker: d.Broker.Name, OK: d.Err == nil}
 		if d.Err != nil {

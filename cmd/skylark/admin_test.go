@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/skylarkmq/skylark/client"
+	"github.com/skylarkmq/skylark/client/admin"
 	"github.com/skylarkmq/skylark/client/clienttest"
 )
 
@@ -217,8 +220,8 @@ func TestAdminFailures(t *testing.T) {
 		text string
 	}{
 		"updateTopicPerm -t created -b BROKER -p 0":               {exitMisuse, "--perm"},
-		"updateTopicPerm -t absent -b BROKER -p 4":                {exitFailed, "check the topic's name"},
-		"getConsumerConfig -g absent":                             {exitFailed, "check the group's name"},
+		"updateTopicPerm -t absent -b BROKER -p 4":                {exitFailed, "'updateTopic' creates one"},
+		"getConsumerConfig -g absent":                             {exitFailed, "'updateSubGroup' creates one"},
 		"setConsumeMode -b BROKER -t created -g billing -m SHOVE": {exitMisuse, "PULL or POP"},
 		"consumerStatus -g absent":                                {exitFailed, "not online"},
 		"updateOrderConf -t created -m get":                       {exitFailed, "No config item"},
@@ -233,9 +236,9 @@ func TestAdminFailures(t *testing.T) {
 		"updateTopic -t x -b BROKER -o y":                         {exitMisuse, "want true or false"},
 		"updateTopic -t x -b BROKER -a y":                         {exitMisuse, "+name=value"},
 		"updateTopic -t x/y -b BROKER":                            {exitMisuse, "x/y"},
-		"updateTopic -t x -c absent":                              {exitFailed, "no such broker"},
+		"updateTopic -t x -c absent":                              {exitFailed, "'clusterList'"},
 		"updateTopic -t x -b 127.0.0.1:1":                         {exitFailed, "reached"},
-		"topicRoute -t absent":                                    {exitFailed, "check the topic's name"},
+		"topicRoute -t absent":                                    {exitFailed, "'updateTopic' creates one"},
 		"topicStatus -t absent":                                   {exitFailed, "absent"},
 		"updateSubGroup -g x -b BROKER -p y":                      {exitMisuse, "groupRetryPolicy"},
 		"consumerConnection -g absent":                            {exitFailed, "not online"},
@@ -268,5 +271,28 @@ func TestAdminFailures(t *testing.T) {
 	code, _, errs := command(t, "admin", "clusterList", "-n", "127.0.0.1:1")
 	if code != exitFailed || !strings.Contains(errs, "check the name server addresses") {
 		t.Errorf("without a name server: exit code %d, %s", code, errs)
+	}
+	code, _, errs = command(t, "admin", "getNamesrvConfig", "-n", "127.0.0.1:1")
+	if code != exitFailed || !strings.Contains(errs, "configuration at 127.0.0.1:1") {
+		t.Errorf("without a name server: exit code %d, %s", code, errs)
+	}
+}
+
+// TestGroupTexts: what getConsumerConfig prints is what updateSubGroup takes.
+func TestGroupTexts(t *testing.T) {
+	t.Parallel()
+	for _, want := range []admin.RetryPolicy{
+		{},
+		{Delays: []time.Duration{time.Second, 5 * time.Second}},
+		{Initial: time.Second, Max: time.Minute, Multiplier: 2},
+	} {
+		text := retryPolicyText(want)
+		got, err := retryPolicy(text)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", text, err, diff)
+		}
+	}
+	if got := attributesText(map[string]string{"c": "d", "a": "b"}); got != "a=b,c=d" {
+		t.Errorf("attributes: got %q", got)
 	}
 }

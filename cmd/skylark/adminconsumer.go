@@ -38,8 +38,8 @@ func (a *app) getConsumerConfigCommand(f *adminFlags) *cobra.Command {
 					"notifyConsumerIdsChangedEnable": fmt.Sprint(g.NotifyChange),
 					"groupSysFlag":                   fmt.Sprint(g.SysFlag),
 					"consumeTimeoutMinute":           fmt.Sprint(int(g.ConsumeTimeout / time.Minute)),
-					"groupRetryPolicy":               fmt.Sprint(g.RetryPolicy),
-					"attributes":                     fmt.Sprint(g.Attributes),
+					"groupRetryPolicy":               retryPolicyText(g.RetryPolicy),
+					"attributes":                     attributesText(g.Attributes),
 				}
 				if err := a.printTable(x.Broker, table, "=  "); err != nil {
 					return err

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -80,6 +82,33 @@ func (u *updateGroupFlags) config() (admin.GroupConfig, error) {
 	}
 	g.Attributes = set
 	return g, err
+}
+
+// retryPolicyText is what --groupRetryPolicy takes; empty for none.
+func retryPolicyText(p admin.RetryPolicy) string {
+	switch {
+	case p.Initial != 0:
+		return fmt.Sprintf(`{"type":"EXPONENTIAL","exponentialRetryPolicy":`+
+			`{"initial":%d,"max":%d,"multiplier":%d}}`,
+			p.Initial.Milliseconds(), p.Max.Milliseconds(), p.Multiplier)
+	case len(p.Delays) > 0:
+		var next []string
+		for _, d := range p.Delays {
+			next = append(next, strconv.FormatInt(d.Milliseconds(), 10))
+		}
+		return `{"type":"CUSTOMIZED","customizedRetryPolicy":{"next":[` + strings.Join(next, ",") + `]}}`
+	default:
+		return ""
+	}
+}
+
+// attributesText is a=b,c=d in the order of the names.
+func attributesText(attributes map[string]string) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		list = append(list, name+"="+attributes[name])
+	}
+	return strings.Join(list, ",")
 }
 
 // retryPolicy reads mqadmin's JSON, times in milliseconds.

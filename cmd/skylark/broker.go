@@ -28,7 +28,7 @@ func (a *app) brokerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "broker",
 		Short: "Run a broker alone, in place of mqbroker",
-		Example: "  skylark broker -n 10.0.0.1:9876;10.0.0.2:9876 -c broker.conf\n" +
+		Example: "  skylark broker -n '10.0.0.1:9876;10.0.0.2:9876' -c broker.conf\n" +
 			"  skylark broker -c broker.conf -m",
 		Args: a.noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.broker(cmd.Context(), &f) },

@@ -99,7 +99,8 @@ func (a *app) root() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print results as JSON, one object a line")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse{err} })
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(plainUsage(root.UsageFunc()))
 	root.AddCommand(
 		a.serverCommand(), a.nameserverCommand(), a.brokerCommand(), a.sendCommand(),
 		a.receiveCommand(), a.adminCommand(), a.inspectCommand(), a.perfCommand(),
@@ -114,7 +115,7 @@ func (a *app) noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if cmd.HasSubCommands() {
-		cmd.SuggestionsMinimumDistance = 2 // letters
+		cmd.SuggestionsMinimumDistance = min(2, len(args[0])/2) // letters
 		text := fmt.Sprintf("unknown command %q", args[0])
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			text += fmt.Sprintf("; did you mean %q?", near[0])

@@ -58,8 +58,10 @@ func TestMisuse(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"sent":                                   `unknown command "sent"; did you mean "send"?`,
-		"send --topik x":                         "--topik",
-		"send":                                   "--topic is required",
+		"send --topik x":                         "--topik; did you mean --topic?",
+		"send --xyzzy":                           "--xyzzy",
+		"inspect foo":                            `unknown command "foo"`,
+		"send":                                   "--topic and --body are required",
 		"send --topic x":                         "--body is required",
 		"send --topic x --body y extra":          `"extra"`,
 		"send --topic x --body y --property z":   "name=value",
@@ -115,9 +117,11 @@ func TestNothingThere(t *testing.T) {
 		"send -n 127.0.0.1:1 --topic x --body y",
 		"receive -n 127.0.0.1:1 --topic x",
 		"perf produce -n 127.0.0.1:1 --count 1",
+		"perf verify -n 127.0.0.1:1 --count 1",
 	} {
 		code, _, stderr := command(t, strings.Fields(line)...)
-		if code != exitFailed || !strings.Contains(stderr, "127.0.0.1:1") {
+		if code != exitFailed || !strings.Contains(stderr, "127.0.0.1:1") ||
+			!strings.Contains(stderr, "Start one with 'skylark server'") {
 			t.Errorf("%s: exit code %d, stderr %q", line, code, stderr)
 		}
 	}
@@ -146,6 +150,10 @@ func TestE2ESendReceivePerf(t *testing.T) {
 		t.Errorf("too few messages: exit code %d, %q", code, stderr)
 	}
 	must(t, "receive", "-n", ns, "--topic", "demo", "--timeout", "50ms")
+	code, _, stderr := command(t, "receive", "-n", ns, "--topic", "absent", "--timeout", "50ms")
+	if code != exitDone || !strings.Contains(stderr, "no topic absent yet") {
+		t.Errorf("receive of an absent topic: exit code %d, stderr %q", code, stderr)
+	}
 
 	out = must(t, "perf", "produce", "-n", ns, "--topic", "demo", "--count", "2000", "--connections", "2", "--json")
 	var result map[string]any

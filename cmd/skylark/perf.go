@@ -128,7 +128,7 @@ func (a *app) finish(err error, results ...*measure.Result) error {
 		if errors.Is(err, workload.ErrSettings) {
 			return misuse{err}
 		}
-		return err
+		return adviseDial(err)
 	}
 	if err := a.fillFolder(results...); err != nil {
 		return err

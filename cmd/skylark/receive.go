@@ -83,6 +83,9 @@ func (a *app) receive(ctx context.Context, f *receiveFlags) error {
 	if err := c.Ping(ctx); err != nil {
 		return advise(err, f.nameServers)
 	}
+	if _, err := c.Queues(ctx, f.topic); errors.Is(err, client.ErrNoRoute) {
+		_, _ = fmt.Fprintf(a.stderr, "skylark: there is no topic %s yet: waiting for it\n", f.topic)
+	}
 	r, err := c.NewReader(f.group, client.WithStart(start),
 		client.WithSubscription(f.topic, client.Tags(f.tags...)))
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -57,20 +58,6 @@ func (a *app) sendCommand() *cobra.Command {
 	fl.IntVar(&f.timeoutMS, "timeout-ms", 3000,
 		"time for the whole send, retries included, 1 to 600000")
 	return cmd
-}
-
-// required refuses a command line that lacks one of the named flags.
-func required(pairs ...string) error {
-	var errs []error
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] == "" {
-			errs = append(errs, fmt.Errorf("--%s is required", pairs[i]))
-		}
-	}
-	if len(errs) > 0 {
-		return misuse{errors.Join(errs...)}
-	}
-	return nil
 }
 
 func (a *app) send(ctx context.Context, f *sendFlags) error {
@@ -138,6 +125,16 @@ func closeClient(c *client.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	_ = c.Close(ctx) // nothing is left that it could lose
+}
+
+// adviseDial adds what to do about a name server that cannot be reached.
+func adviseDial(err error) error {
+	var dial *net.OpError
+	if !errors.As(err, &dial) || dial.Op != "dial" {
+		return err
+	}
+	return fmt.Errorf("%w\nIs a name server running there? Start one with 'skylark server', "+
+		"or name another with -n", err)
 }
 
 // advise adds what to do about errors that a user meets first.
