@@ -3,11 +3,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -198,5 +201,33 @@ func TestApacheMisuse(t *testing.T) {
 		if code != exitMisuse || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q, want 2 and %q", line, code, stderr, want)
 		}
+	}
+}
+
+// stopAt ends a run when a text is written.
+type stopAt struct {
+	text string
+	stop context.CancelFunc
+}
+
+func (s stopAt) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), s.text) {
+		s.stop()
+	}
+	return len(b), nil
+}
+
+// TestE2EPerfConsumeWaits: a run that waits for its topic says so, and can be interrupted.
+func TestE2EPerfConsumeWaits(t *testing.T) {
+	t.Parallel()
+	ns := enginetest.Start(t).NameServer()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	told, stop := context.WithCancel(ctx)
+	defer stop()
+	code := run(told, []string{"perf", "consume", "-n", ns, "--topic", "absent"}, io.Discard,
+		stopAt{"no topic absent yet", stop}, noEnv)
+	if code != exitFailed || ctx.Err() != nil || told.Err() == nil {
+		t.Errorf("exit code %d, %v, told: %v", code, ctx.Err(), told.Err())
 	}
 }

@@ -79,6 +79,7 @@ func (a *app) perfConsumeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		out.Waiting = a.waitingFor
 		res, err := workload.RunConsume(cmd.Context(), set, out)
 		return a.finish(err, res)
 	}

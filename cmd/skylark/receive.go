@@ -84,7 +84,7 @@ func (a *app) receive(ctx context.Context, f *receiveFlags) error {
 		return advise(err, f.nameServers)
 	}
 	if _, err := c.Queues(ctx, f.topic); errors.Is(err, client.ErrNoRoute) {
-		_, _ = fmt.Fprintf(a.stderr, "skylark: there is no topic %s yet: waiting for it\n", f.topic)
+		a.waitingFor(f.topic)
 	}
 	r, err := c.NewReader(f.group, client.WithStart(start),
 		client.WithSubscription(f.topic, client.Tags(f.tags...)))
@@ -92,6 +92,11 @@ func (a *app) receive(ctx context.Context, f *receiveFlags) error {
 		return misuse{err}
 	}
 	return a.printMessages(ctx, r, f)
+}
+
+// waitingFor says why nothing comes.
+func (a *app) waitingFor(topic string) {
+	_, _ = fmt.Fprintf(a.stderr, "skylark: there is no topic %s yet: waiting for it\n", topic)
 }
 
 // printMessages polls until one of the ends is reached. Being interrupted is a good end.

@@ -25,6 +25,7 @@ func RunConsume(ctx context.Context, cfg Consume, out Output) (*measure.Result, 
 	}
 	ctl := newControl(cfg.NameServers)
 	defer ctl.close()
+	ctl.waiting = out.Waiting
 	c, err := newConsumer(ctx, &cfg, &timing{clock: measure.NewClock()}, ctl)
 	if err != nil {
 		return nil, err

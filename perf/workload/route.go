@@ -27,6 +27,7 @@ var errNoTopic = errors.New("topic does not exist")
 type control struct {
 	pool        *invoke.Pool
 	nameServers []string
+	waiting     func(topic string) // see Output.Waiting; may be nil
 }
 
 func newControl(nameServers []string) *control {
@@ -181,7 +182,7 @@ func (c *control) masters(ctx context.Context) ([]string, error) {
 
 // readable returns the queues of a topic that can be read, waiting while it does not exist.
 func (c *control) readable(ctx context.Context, topic string, queues int) ([]target, error) {
-	for {
+	for first := true; ; first = false {
 		route, err := c.route(ctx, topic)
 		if err == nil {
 			list := queuesOf(route, topic, queues, protocol.PermRead,
@@ -191,6 +192,9 @@ func (c *control) readable(ctx context.Context, topic string, queues int) ([]tar
 			}
 		} else if !errors.Is(err, errNoTopic) {
 			return nil, err
+		}
+		if first && c.waiting != nil {
+			c.waiting(topic)
 		}
 		t := time.NewTimer(time.Second)
 		select {

@@ -49,6 +49,9 @@ type Output struct {
 	// HistogramLog opens what gets the latencies of each second of a part, see measure.Sampled. The
 	// name is empty when the run has one part. Nil: none.
 	HistogramLog func(part string) (io.Writer, error)
+	// Waiting is called once for each topic that RunConsume waits for since it does not exist. Nil:
+	// nobody is told.
+	Waiting func(topic string)
 }
 
 // View shows a run on a terminal. Show is called once a second, and Close once before the result is
