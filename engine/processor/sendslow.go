@@ -12,6 +12,7 @@ import (
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
 	"github.com/skylarkmq/skylark/storage"
+	"github.com/skylarkmq/skylark/storage/record"
 )
 
 // versionRetryLimit is V3_4_9: from there on a producer's own maxReconsumeTimes counts.
@@ -246,6 +247,11 @@ func (s *Send) half(seen sent, target *protocol.TopicConfig) (*protocol.TopicCon
 	start := len(s.scratch) - len(seen.text)
 	s.scratch = transaction.AppendHalf(s.scratch, seen.uniq, target.TopicName, s.req.QueueID)
 	seen.text = s.scratch[start:]
+	if n := len(seen.text); n > record.MaxProperties-transaction.CopyRoom {
+		return nil, seen, remoting.Errorf(remoting.MessageIllegal, "the message is illegal: properties "+
+			"of %d bytes, the limit is %d for half of a transaction", n,
+			record.MaxProperties-transaction.CopyRoom)
+	}
 	s.req.QueueID = 0
 	s.halves++
 	return halfTopic, seen, nil

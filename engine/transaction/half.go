@@ -29,6 +29,10 @@ const (
 	propMoved = "TRAN_MOVED"
 )
 
+// CopyRoom is how many bytes of properties a half message must have left for what its copies get: the
+// number of its checks and the offset of the copy before.
+const CopyRoom = 80
+
 // opTag is the tag of op records (RocketMQ TransactionalMessageUtil.REMOVE_TAG).
 const opTag = "d"
 
