@@ -141,3 +141,89 @@ func TestFaultNoFallocate(t *testing.T) {
 		t.Errorf("pulled %v %s", d.code, d.remark)
 	}
 }
+
+// TestFaultDiskFullLater fills the disk while messages of all kinds that are delivered later come due.
+// None is lost, and each comes once there is room.
+func TestFaultDiskFullLater(t *testing.T) {
+	t.Parallel()
+	dir := mount(t, "tmpfs", 0, "size=64m")
+	cfg := quietConfig(t)
+	cfg.StoreRoot, cfg.DiskWarningRatio = filepath.Join(dir, "store"), 100
+	cfg.CommitLogFileSize, cfg.QueueFileSize, cfg.MaxMessageSize = 1<<20, 6000, 1<<18
+	shortLevels(&cfg)
+	b := startBroker(t, cfg)
+	p := newPeer(t, b.Addr().String())
+	body := func(kind string, i int) string { return fmt.Sprint(kind, i, strings.Repeat("x", 4000)) }
+	const each = 100
+	for i := range each {
+		p.send("popped", 0, body("p", i))
+	}
+	taken := 0
+	for taken < each {
+		d := p.pop(popRequest("popped", "g", 3*time.Second, 0))
+		taken += len(d.views)
+	}
+	for i := range each {
+		p.send("later", 0, body("l", i), "DELAY", "5") // 3 s
+		p.send("later", 0, body("t", i), "TIMER_DELAY_MS", "3000")
+	}
+	fill := func(name string) {
+		f, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			return
+		}
+		defer func() { _ = f.Close() }()
+		for block := make([]byte, 64<<10); ; {
+			if _, err := f.Write(block); err != nil {
+				if block = block[:len(block)/2]; len(block) == 0 {
+					return
+				}
+			}
+		}
+	}
+	fill("ballast")
+	full := p.call(remoting.SendMessageV2, sendRequest("full", 0), []byte("x"))
+	for begun := time.Now(); full.Code == remoting.Success && time.Since(begun) < 20*time.Second; {
+		full = p.call(remoting.SendMessageV2, sendRequest("popped", 0), []byte("fill"+strings.Repeat("y", 60000)))
+	}
+	if full.Code == remoting.Success {
+		t.Fatal("the disk does not fill")
+	}
+	stay := time.Now().Add(6 * time.Second)
+	within(t, 10*time.Second, func() bool { return time.Now().After(stay) })
+	if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
+		t.Fatal(err)
+	}
+	came := map[string]int{}
+	note := func(s string) {
+		if s = strings.TrimRight(s, "x"); !strings.HasPrefix(s, "fill") {
+			came[s]++
+		}
+	}
+	var at int64
+	within(t, 30*time.Second, func() bool {
+		d := p.pull(pullRequest("later", 0, at, "*", 0))
+		for _, v := range d.views {
+			note(string(v.Body()))
+		}
+		at += int64(len(d.views))
+		d2 := p.pop(popRequest("popped", "g", time.Minute, 0))
+		for _, v := range d2.views {
+			note(string(v.Body()))
+		}
+		return len(came) >= 3*each
+	})
+	twice := 0
+	for i := range each {
+		for _, kind := range []string{"p", "l", "t"} {
+			if n := came[fmt.Sprint(kind, i)]; n == 0 {
+				t.Errorf("%s%d is lost", kind, i)
+			} else if n > 1 {
+				twice++
+			}
+		}
+	}
+	if twice > 0 {
+		t.Errorf("%d came more than once", twice)
+	}
+}
