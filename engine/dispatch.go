@@ -115,7 +115,8 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 		return
 	}
 	job := &coldJob{broker: b, ref: c.Ref(), channel: ch, cmd: cmd.Clone()}
-	caller.Answer = job.answerLater
+	later := &coldJob{broker: b, ref: job.ref, channel: ch, cmd: envelope(cmd)}
+	caller.Answer = later.answerLater
 	if !pool.hand(size, func() { b.work(job, process, caller) }) {
 		h.reply(c, cmd, busyReply())
 	}
@@ -218,6 +219,14 @@ type coldJob struct {
 	ref     eventloop.Ref
 	cmd     *remoting.Command
 	reply   processor.Reply
+}
+
+// envelope is what the answer to a command needs of it: a request that waits keeps no more.
+func envelope(cmd *remoting.Command) *remoting.Command {
+	return &remoting.Command{
+		Code: cmd.Code, Flag: cmd.Flag, Language: cmd.Language, Version: cmd.Version,
+		Opaque: cmd.Opaque, Serialize: cmd.Serialize,
+	}
 }
 
 // answerLater sends an answer that its processor did not have at once.

@@ -42,9 +42,14 @@ func TestFaultOddProperties(t *testing.T) {
 		`{"ao":-1,"aol":[0,` + tiny + `],"t":"odd","c":"g"}`,
 	}
 	base := [][]string{
-		nil, {"TRAN_MSG", "true"}, {"DELAY", "1"}, {"TIMER_DELAY_MS", "500"},
+		nil,
+		{"TRAN_MSG", "true"},
+		{"DELAY", "1"},
+		{"TIMER_DELAY_MS", "500"},
 		{"TIMER_OUT_MS", "1", "REAL_TOPIC", "SCHEDULE_TOPIC_XXXX", "REAL_QID", "0"},
-		{"TAGS", "ck"}, {"TAGS", "ack"}, {"TAGS", "bAck"},
+		{"TAGS", "ck"},
+		{"TAGS", "ack"},
+		{"TAGS", "bAck"},
 	}
 	sent := 0
 	for _, topic := range []string{"odd", "%RETRY%odd", protocol.TimerTopic, revive} {

@@ -22,6 +22,7 @@ type Wait struct {
 	Group    string
 	Queue    int32 // -1: any
 	Deadline time.Time
+	Size     int // bytes that the request keeps in memory
 
 	slot int // in the heap; -1: not in it
 }
@@ -31,6 +32,8 @@ const (
 	waitersMax = 100_000
 	// waitersOfKey bounds those of one topic, group and queue (popPollingSize).
 	waitersOfKey = 1024
+	// waitersBytesMax bounds what they keep, by Wait.Size.
+	waitersBytesMax = 64 << 20
 	// waitGrain is how much earlier than its deadline a request is answered.
 	waitGrain = 50 * time.Millisecond
 )
@@ -44,6 +47,7 @@ type Waiters struct {
 	mu     sync.Mutex
 	table  map[string]map[string]map[int32][]*Wait // topic, group, queue; earliest deadline first
 	heap   waitHeap
+	bytes  int
 	timer  *time.Timer
 	closed bool
 }
@@ -85,7 +89,7 @@ func (t *Waiters) Park(w *Wait) Parked {
 	}
 	groups := t.table[w.Topic]
 	list := groups[w.Group][w.Queue]
-	if len(t.heap) >= waitersMax || len(list) >= waitersOfKey {
+	if len(t.heap) >= waitersMax || len(list) >= waitersOfKey || t.bytes+w.Size > waitersBytesMax {
 		return ParkedFull
 	}
 	if groups == nil {
@@ -97,6 +101,7 @@ func (t *Waiters) Park(w *Wait) Parked {
 	}
 	groups[w.Group][w.Queue] = append(list, w)
 	heap.Push(&t.heap, w)
+	t.bytes += w.Size
 	t.count.Add(1)
 	t.armLocked()
 	return ParkedHeld
@@ -200,6 +205,7 @@ func (t *Waiters) removeLocked(w *Wait) {
 	if w.slot >= 0 {
 		heap.Remove(&t.heap, w.slot)
 	}
+	t.bytes -= w.Size
 	t.count.Add(-1)
 }
 

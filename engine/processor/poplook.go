@@ -75,6 +75,8 @@ func (p *Pops) notify(c *Caller, r *protocol.NotificationRequest) Reply {
 	w.wait = pop.Wait{
 		Waiter: w, Topic: r.Topic, Group: r.Group, Queue: r.QueueID,
 		Deadline: p.pollDeadline(r.BornMS, r.PollMS),
+		Size: len(r.Topic) + len(r.Group) + len(r.AttemptID) + len(r.Expression) +
+			len(r.ExpressionType),
 	}
 	switch p.Notified.Park(&w.wait) {
 	case pop.ParkedHeld:

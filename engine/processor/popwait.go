@@ -46,6 +46,8 @@ func (p *Pops) park(w *popWait, r *protocol.PopRequest, order bool, rest int64) 
 	w.wait = pop.Wait{
 		Waiter: w, Topic: r.Topic, Group: r.Group, Queue: r.QueueID,
 		Deadline: p.pollDeadline(r.BornMS, r.PollMS),
+		Size: len(r.Topic) + len(r.Group) + len(r.AttemptID) + len(r.BrokerName) +
+			len(r.Expression) + len(r.ExpressionType),
 	}
 	parked := p.Waiters.Park(&w.wait)
 	if parked == pop.ParkedHeld && p.hasMessages(&look{
