@@ -3,6 +3,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -58,5 +59,38 @@ func TestFaultPopsHoldLittle(t *testing.T) {
 			})
 			eventually(t, func() bool { return liveBytes()-before < 80<<20 })
 		})
+	}
+}
+
+// TestFaultManyTags refuses to compare each message with more tags than a pull may name itself.
+func TestFaultManyTags(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t)
+	p := newPeer(t, cluster.Broker())
+	p.send("tags", 0, "x")
+	tags := make([]string, 5000)
+	codes := make([]int32, len(tags))
+	for i := range tags {
+		tags[i], codes[i] = fmt.Sprint("t", i), int32(i)
+	}
+	r := popRequest("tags", "g", time.Minute, 0)
+	r.Expression, r.ExpressionType = strings.Join(tags, "||"), "TAG"
+	if d := p.pop(r); d.code != remoting.SubscriptionParseFailed {
+		t.Errorf("pop: %v %q", d.code, d.remark)
+	}
+	beat := protocol.HeartbeatData{ClientID: "c", ConsumerDataSet: []protocol.ConsumerData{{
+		GroupName: "consumers", ConsumeType: "CONSUME_PASSIVELY", MessageModel: "CLUSTERING",
+		SubscriptionDataSet: []protocol.SubscriptionData{
+			{Topic: "tags", SubString: "t", CodeSet: codes, TagsSet: []string{"t"}, SubVersion: 1},
+		},
+	}}}
+	if a := p.call(remoting.HeartBeat, nil, protocol.Marshal(beat)); a.Code != remoting.Success {
+		t.Fatalf("heartbeat: %v %q", a.Code, a.Remark)
+	}
+	q := pullRequest("tags", 0, 0, "", 0)
+	q.SysFlag &^= protocol.PullSubscription
+	q.Group = []byte("consumers")
+	if d := p.pull(q); d.code != remoting.SubscriptionParseFailed {
+		t.Errorf("pull: %v %q", d.code, d.remark)
 	}
 }

@@ -180,6 +180,9 @@ func (p *Pops) filterOf(r *protocol.PopRequest, w *wanted) error {
 		return errBadSubscription
 	}
 	if data.IsTag() {
+		if len(data.CodeSet) > pullTagsMax {
+			return errBadSubscription
+		}
 		if expression != protocol.SubscribeAll {
 			w.codes = data.CodeSet
 		}

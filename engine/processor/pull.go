@@ -198,6 +198,9 @@ func (p *Pull) subscription(call *pulled) (int32, error) {
 	if !tagType(sub.Data.ExpressionType) {
 		return 0, p.registeredFilter(call)
 	}
+	if len(sub.Codes) > pullTagsMax {
+		return 0, errBadSubscription // each message is compared with all of them
+	}
 	call.codes = sub.Codes
 	return 0, nil
 }
