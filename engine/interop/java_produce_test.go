@@ -227,17 +227,6 @@ func TestJavaSendRefused(t *testing.T) {
 		{"properties over the limit", args{"topic": topic, "body": "b", "properties": args{"fat": strings.Repeat("p", 33000)}}, 13},
 		{"queue out of range", args{"topic": topic, "body": "b", "queueId": 99, "broker": at.BrokerName}, 29},
 	}
-	if *against == "skylark" {
-		// Not there yet, so refused: never stored as a plain message.
-		cases = append(cases, []struct {
-			what string
-			args args
-			code int
-		}{
-			{"delay level", args{"topic": topic, "body": "b", "delayLevel": 2}, 13},
-			{"timer", args{"topic": topic, "body": "b", "delaySeconds": 3}, 1},
-		}...)
-	}
 	for _, c := range cases {
 		c.args["handle"] = p
 		err := jvm.do("producer.send", c.args, nil)

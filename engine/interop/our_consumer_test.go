@@ -348,9 +348,6 @@ func TestOurConsumerServesBroker(t *testing.T) {
 // Pop: brokers hand messages to any member; what is acknowledged does not come again, what fails does.
 func TestOurConsumerPop(t *testing.T) {
 	t.Parallel()
-	if *against != "apache" {
-		t.Skip("pop is asked of Apache's broker until ours has it")
-	}
 	at, jvm := servers(t), java(t)
 	topic, group := name(t, "T"), name(t, "CG")
 	createTopic(t, at, topic, 4)

@@ -43,6 +43,8 @@ func TestOurCredentialsAgainstApache(t *testing.T) {
 	const provider = "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider"
 	const keys = `{"accessKey":"rocketmq2","secretKey":"12345678"}`
 	at := startApache(t, t.TempDir(), map[string]string{
+		// Brokers of one process and name share what they know of users.
+		"brokerName":            "broker-secure",
 		"authenticationEnabled": "true", "authenticationMetadataProvider": provider,
 		"initAuthenticationUser":               `{"username":"rocketmq2","password":"12345678"}`,
 		"innerClientAuthenticationCredentials": keys,
