@@ -4,6 +4,7 @@ package main
 
 import (
 	"math"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -203,7 +204,7 @@ func TestLoads(t *testing.T) {
 		t.Errorf("%d loads in the short list", quick)
 	}
 	p, err := parse([]string{"-quick", "-rounds", "5"})
-	if err != nil || p.rounds != 1 || p.fillCache {
+	if err != nil || p.rounds != 1 || p.fillCache || p.ballast {
 		t.Errorf("-quick: %+v, %v", p, err)
 	}
 	if _, err := parse([]string{"-workload", "none"}); err == nil {
@@ -226,5 +227,22 @@ func TestNullHandler(t *testing.T) {
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Errorf("close: %v", err)
+	}
+}
+
+// TestBallast takes memory and gives it back.
+func TestBallast(t *testing.T) {
+	t.Parallel()
+	b, err := newBallast(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b.mem) != 1<<20 || b.mem[0] != 1 || b.mem[len(b.mem)-os.Getpagesize()] != 1 {
+		t.Errorf("%d bytes, not all of them touched", len(b.mem))
+	}
+	b.drop()
+	b.drop()
+	if b.mem != nil {
+		t.Error("the memory was kept")
 	}
 }

@@ -43,6 +43,7 @@ type plan struct {
 	clients   int           // idle connections; 0: not measured
 	heap      string        // of Apache's broker
 	fillCache bool
+	ballast   bool
 	results   string // folder that gets the results folder
 	profile   string // folder that gets a CPU profile of our broker; empty: none
 	work      string // stores live here
@@ -88,6 +89,7 @@ func parse(args []string) (plan, error) {
 	f.IntVar(&p.clients, "clients", 0, "measure with so many idle connections; 0: not")
 	f.StringVar(&p.heap, "heap", "2g", "heap of Apache's broker, as for -Xmx")
 	f.BoolVar(&p.fillCache, "fill-cache", true, "fill the page cache before measuring")
+	f.BoolVar(&p.ballast, "ballast", true, "take most of the memory while measuring, so that the page cache stays full")
 	f.StringVar(&p.results, "results", filepath.Join("perf", "results"), "folder for the results folder")
 	f.StringVar(&p.profile, "profile", "", "folder for a CPU profile of our broker; none without it")
 	f.StringVar(&p.work, "work", "", "folder for the stores; a temporary one without it")
@@ -107,7 +109,8 @@ func parse(args []string) (plan, error) {
 		return p, fmt.Errorf("-only %q is neither skylark nor apache", p.only)
 	}
 	if p.quick {
-		p.rounds, p.duration, p.warmup, p.fillCache = 1, 4*time.Second, 3*time.Second, false
+		p.rounds, p.duration, p.warmup = 1, 4*time.Second, 3*time.Second
+		p.fillCache, p.ballast = false, false
 		p.maxSent, p.backlog, p.idle, p.clients = 1_000_000, 200_000, 0, 0
 	}
 	if p.rounds < 1 || p.duration < time.Second {
@@ -147,6 +150,13 @@ func run(ctx context.Context, p plan) error {
 	var failed []error
 	if p.idle > 0 || p.clients > 0 {
 		failed = append(failed, b.measureAtRest(ctx))
+	}
+	if p.ballast {
+		taken, err := newBallast(0)
+		if err != nil {
+			return err
+		}
+		defer taken.drop()
 	}
 	for _, l := range b.loads() {
 		if ctx.Err() != nil {

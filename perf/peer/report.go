@@ -325,11 +325,13 @@ func (r *results) lead() []string {
 		fmt.Sprintf("%s, %d cores, governor %s, %d MB, %s %s, %s, %s.", m.CPU, m.Cores, m.Governor,
 			m.MemoryBytes>>20, m.OS, m.Kernel, m.Go, r.env.Java),
 		fmt.Sprintf("Medians of %d rounds of %v (at most %d messages), in brackets the lowest and the "+
-			"highest; sides in turn, each warmed up for %v; page cache filled first: %v. The load "+
+			"highest; sides in turn, each warmed up for %v; page cache filled first: %v, and kept "+
+			"full by taking most of the memory: %v. The load "+
 			"generator shares the machine; loads without a rate are closed loops. CPU is of the broker's "+
 			"process, user and system; kernel threads are those that write back, reclaim and journal. A "+
 			"null handler decodes and answers on our event loop, and stores nothing.",
-			r.plan.rounds, r.plan.duration, r.plan.maxSent, r.plan.warmup, r.plan.fillCache),
+			r.plan.rounds, r.plan.duration, r.plan.maxSent, r.plan.warmup, r.plan.fillCache,
+			r.plan.ballast),
 	}
 	if r.plan.rounds < 5 {
 		lead = append(lead, "Fewer than 5 rounds: for a look, not for a claim.")
