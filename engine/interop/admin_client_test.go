@@ -31,7 +31,7 @@ func adminNames() admintest.Names {
 func TestAdminClientAgainstBoth(t *testing.T) {
 	t.Parallel()
 	// With it, Apache's broker creates groups that are only asked about.
-	at := startApache(t, t.TempDir(), map[string]string{"autoCreateSubscriptionGroup": "false"})
+	at := startApache(t, scratch(t), map[string]string{"autoCreateSubscriptionGroup": "false"})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c, err := client.New([]string{at.NameServer})

@@ -167,7 +167,7 @@ func TestJavaDelayed(t *testing.T) {
 func TestOurClientDelayed(t *testing.T) {
 	t.Parallel()
 	for kind, at := range map[string]target{
-		"ours": fresh(t, shortLevels), "apache": startApache(t, t.TempDir(), shortLevels),
+		"ours": fresh(t, shortLevels), "apache": startApache(t, scratch(t), shortLevels),
 	} {
 		topic := name(t, "T") + kind
 		createTopic(t, at, topic, 1)
@@ -203,7 +203,7 @@ func TestOurClientDelayed(t *testing.T) {
 func TestTimerDelayedMovesBetweenBrokers(t *testing.T) {
 	t.Parallel()
 	jvm := java(t)
-	dir, topic := t.TempDir(), name(t, "T")
+	dir, topic := scratch(t), name(t, "T")
 	conf := map[string]string{"mappedFileSizeCommitLog": "8388608", "mappedFileSizeTimerLog": "1048576"}
 	maps.Copy(conf, shortLevels)
 	var want []string
@@ -250,7 +250,7 @@ func TestTimerDelayedMovesBetweenBrokers(t *testing.T) {
 	theirs := target{
 		NameServer: address(ports(t)), Broker: address(ports(t)), BrokerName: ours.BrokerName, Dir: dir,
 	}
-	open(t, jvm, "namesrv", args{"port": port(theirs.NameServer), "dir": t.TempDir()})
+	open(t, jvm, "namesrv", args{"port": port(theirs.NameServer), "dir": scratch(t)})
 	broker := open(t, jvm, "broker", args{
 		"port": port(theirs.Broker), "dir": dir, "namesrv": theirs.NameServer, "conf": conf,
 	})

@@ -173,7 +173,7 @@ func TestSQL92Clients(t *testing.T) {
 func TestSQL92StoreMoves(t *testing.T) {
 	t.Parallel()
 	jvm := java(t)
-	dir, topic, group := t.TempDir(), name(t, "T"), name(t, "CG")
+	dir, topic, group := scratch(t), name(t, "T"), name(t, "CG")
 	conf := map[string]string{"mappedFileSizeCommitLog": strconv.Itoa(8 << 20), "enablePropertyFilter": "true"}
 	consume := func(at target, prefix string) {
 		t.Helper()
@@ -215,7 +215,7 @@ func TestSQL92StoreMoves(t *testing.T) {
 	theirs := target{
 		NameServer: address(ports(t)), Broker: address(ports(t)), BrokerName: ours.BrokerName, Dir: dir,
 	}
-	open(t, jvm, "namesrv", args{"port": port(theirs.NameServer), "dir": t.TempDir()})
+	open(t, jvm, "namesrv", args{"port": port(theirs.NameServer), "dir": scratch(t)})
 	broker := open(t, jvm, "broker", args{
 		"port": port(theirs.Broker), "dir": dir, "namesrv": theirs.NameServer, "conf": conf,
 	})

@@ -99,6 +99,22 @@ func (l *lab) folder(t *testing.T, name string) string {
 	return dir
 }
 
+// scratch makes a directory of the test's own. Threads of Apache's servers may go on writing there
+// after their stop, so that, unlike with t.TempDir, what cannot be removed at once stays until the end
+// of all tests.
+func scratch(t *testing.T) string {
+	t.Helper()
+	shared.mu.Lock()
+	base := shared.folder(t, "scratch")
+	shared.mu.Unlock()
+	dir, err := os.MkdirTemp(base, "*") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 // java returns the one process that runs Apache's Java client, tools and servers.
 func java(t *testing.T) *driver {
 	t.Helper()

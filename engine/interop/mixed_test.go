@@ -50,7 +50,7 @@ func goneFromRoutes(t *testing.T, nameServer, topic string, limit time.Duration)
 func TestOurBrokerUnderTheirNameServer(t *testing.T) {
 	t.Parallel()
 	jvm := java(t)
-	dir := t.TempDir()
+	dir := scratch(t)
 	at := target{
 		NameServer: address(ports(t)), Broker: address(ports(t)), BrokerName: "broker-s", Dir: filepath.Join(dir, "store"),
 	}
@@ -81,7 +81,7 @@ func TestOurBrokerUnderTheirNameServer(t *testing.T) {
 func TestTheirBrokerUnderOurNameServer(t *testing.T) {
 	t.Parallel()
 	jvm := java(t)
-	dir := t.TempDir()
+	dir := scratch(t)
 	at := target{
 		NameServer: address(ports(t)), Broker: address(ports(t)), BrokerName: "broker-j", Dir: filepath.Join(dir, "store"),
 	}
@@ -107,10 +107,10 @@ func TestTheirBrokerUnderOurNameServer(t *testing.T) {
 func TestBrokersOfBothKinds(t *testing.T) {
 	t.Parallel()
 	jvm := java(t)
-	at, _ := startServer(t, t.TempDir(), map[string]string{"brokerName": "broker-s"})
+	at, _ := startServer(t, scratch(t), map[string]string{"brokerName": "broker-s"})
 	theirs := address(ports(t))
 	open(t, jvm, "broker", args{
-		"port": port(theirs), "dir": filepath.Join(t.TempDir(), "store"), "namesrv": at.NameServer,
+		"port": port(theirs), "dir": filepath.Join(scratch(t), "store"), "namesrv": at.NameServer,
 		"conf": args{"brokerName": "broker-j"},
 	})
 	topic := name(t, "T")

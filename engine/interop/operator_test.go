@@ -191,7 +191,7 @@ func TestJavaOrderAcrossRestart(t *testing.T) {
 	t.Parallel()
 	jvm := java(t)
 	topic, group := name(t, "T"), name(t, "CG")
-	at, process := startServer(t, t.TempDir(), nil)
+	at, process := startServer(t, scratch(t), nil)
 	createTopic(t, at, topic, 4)
 	p := producer(t, jvm, at, nil)
 	consume := func(instance string) string {

@@ -23,7 +23,7 @@ func apacheServers(t *testing.T) target {
 	if *against == "apache" {
 		return servers(t)
 	}
-	return startApache(t, t.TempDir(), nil)
+	return startApache(t, scratch(t), nil)
 }
 
 // Package client against Apache's broker: what it sends, Apache's consumer gets, and the other way.

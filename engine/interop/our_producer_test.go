@@ -39,11 +39,11 @@ func bothServers(t *testing.T, conf map[string]string, test func(t *testing.T, a
 	t.Helper()
 	t.Run("apache", func(t *testing.T) {
 		t.Parallel()
-		test(t, startApache(t, t.TempDir(), conf))
+		test(t, startApache(t, scratch(t), conf))
 	})
 	t.Run("skylark", func(t *testing.T) {
 		t.Parallel()
-		made, _ := startServer(t, t.TempDir(), conf)
+		made, _ := startServer(t, scratch(t), conf)
 		test(t, made)
 	})
 }

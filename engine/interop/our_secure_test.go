@@ -42,7 +42,7 @@ func TestOurCredentialsAgainstApache(t *testing.T) {
 	t.Parallel()
 	const provider = "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider"
 	const keys = `{"accessKey":"rocketmq2","secretKey":"12345678"}`
-	at := startApache(t, t.TempDir(), map[string]string{
+	at := startApache(t, scratch(t), map[string]string{
 		// Brokers of one process and name share what they know of users.
 		"brokerName":            "broker-secure",
 		"authenticationEnabled": "true", "authenticationMetadataProvider": provider,

@@ -160,7 +160,7 @@ func drain(t *testing.T, at target, topic, group string, want []string) {
 func TestPopStoreMoves(t *testing.T) {
 	t.Parallel()
 	jvm := java(t)
-	dir, topic, group := t.TempDir(), name(t, "T"), name(t, "CG")
+	dir, topic, group := scratch(t), name(t, "T"), name(t, "CG")
 	conf := map[string]string{"mappedFileSizeCommitLog": strconv.Itoa(8 << 20)}
 	fill := func(at target, prefix string) {
 		t.Helper()
@@ -199,7 +199,7 @@ func TestPopStoreMoves(t *testing.T) {
 	theirs := target{
 		NameServer: address(ports(t)), Broker: address(ports(t)), BrokerName: ours.BrokerName, Dir: dir,
 	}
-	open(t, jvm, "namesrv", args{"port": port(theirs.NameServer), "dir": t.TempDir()})
+	open(t, jvm, "namesrv", args{"port": port(theirs.NameServer), "dir": scratch(t)})
 	broker := open(t, jvm, "broker", args{
 		"port": port(theirs.Broker), "dir": dir, "namesrv": theirs.NameServer, "conf": conf,
 	})

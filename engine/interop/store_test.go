@@ -102,7 +102,7 @@ func checkKey(t *testing.T, at target, topic, key string) {
 func TestStoreMovesBetweenBrokers(t *testing.T) {
 	t.Parallel()
 	jvm := java(t)
-	dir, topic, group := t.TempDir(), name(t, "T"), name(t, "CG")
+	dir, topic, group := scratch(t), name(t, "T"), name(t, "CG")
 	const segment = 8 << 20
 	conf := map[string]string{"mappedFileSizeCommitLog": strconv.Itoa(segment)}
 	want := map[int][]string{}
@@ -118,7 +118,7 @@ func TestStoreMovesBetweenBrokers(t *testing.T) {
 	theirs := target{
 		NameServer: address(ports(t)), Broker: address(ports(t)), BrokerName: ours.BrokerName, Dir: dir,
 	}
-	open(t, jvm, "namesrv", args{"port": port(theirs.NameServer), "dir": t.TempDir()})
+	open(t, jvm, "namesrv", args{"port": port(theirs.NameServer), "dir": scratch(t)})
 	broker := open(t, jvm, "broker", args{
 		"port": port(theirs.Broker), "dir": dir, "namesrv": theirs.NameServer, "conf": conf,
 	})
@@ -147,7 +147,7 @@ func TestStoreMovesBetweenBrokers(t *testing.T) {
 // A killed broker loses nothing that a client may still ask for: the kernel has the written pages.
 func TestRestartAfterKill(t *testing.T) {
 	t.Parallel()
-	dir, topic := t.TempDir(), name(t, "T")
+	dir, topic := scratch(t), name(t, "T")
 	want := map[int][]string{}
 	at, p := startServer(t, dir, nil)
 	createTopic(t, at, topic, 2)
@@ -166,7 +166,7 @@ func TestRestartAfterKill(t *testing.T) {
 func TestRestartKeepsOffsets(t *testing.T) {
 	t.Parallel()
 	jvm := java(t)
-	dir, topic, group := t.TempDir(), name(t, "T"), name(t, "CG")
+	dir, topic, group := scratch(t), name(t, "T"), name(t, "CG")
 	at, p := startServer(t, dir, nil)
 	createTopic(t, at, topic, 2)
 	prod := producer(t, jvm, at, nil)
@@ -213,7 +213,7 @@ func TestStoreHasOneOwner(t *testing.T) {
 	jvm := java(t)
 	t.Run("theirs on ours", func(t *testing.T) {
 		t.Parallel()
-		dir := t.TempDir()
+		dir := scratch(t)
 		startServer(t, dir, nil)
 		err := jvm.do("broker.start", args{
 			"port": ports(t), "dir": dir, "namesrv": address(ports(t)), "conf": args{"brokerName": "broker-j"},
@@ -224,7 +224,7 @@ func TestStoreHasOneOwner(t *testing.T) {
 	})
 	t.Run("ours on theirs", func(t *testing.T) {
 		t.Parallel()
-		dir := t.TempDir()
+		dir := scratch(t)
 		broker := open(t, jvm, "broker", args{
 			"port": ports(t), "dir": dir, "namesrv": address(ports(t)), "conf": args{"brokerName": "broker-j"},
 		})
@@ -233,7 +233,7 @@ func TestStoreHasOneOwner(t *testing.T) {
 	})
 	t.Run("ours on ours", func(t *testing.T) {
 		t.Parallel()
-		dir := t.TempDir()
+		dir := scratch(t)
 		_, p := startServer(t, dir, nil)
 		refusedWith(t, dir, strconv.Itoa(p.cmd.Process.Pid))
 	})

@@ -186,7 +186,7 @@ func TestGoTransactions(t *testing.T) {
 func TestTransactionsMoveBetweenBrokers(t *testing.T) {
 	t.Parallel()
 	jvm := java(t)
-	dir, topic := t.TempDir(), name(t, "T")
+	dir, topic := scratch(t), name(t, "T")
 	long := map[string]string{"transactionTimeOut": "600000"}
 	ours, process := startServer(t, dir, long)
 	createTopic(t, ours, topic, 1)
@@ -203,7 +203,7 @@ func TestTransactionsMoveBetweenBrokers(t *testing.T) {
 	theirs := target{
 		NameServer: address(ports(t)), Broker: address(ports(t)), BrokerName: ours.BrokerName, Dir: dir,
 	}
-	open(t, jvm, "namesrv", args{"port": port(theirs.NameServer), "dir": t.TempDir()})
+	open(t, jvm, "namesrv", args{"port": port(theirs.NameServer), "dir": scratch(t)})
 	broker := open(t, jvm, "broker", args{
 		"port": port(theirs.Broker), "dir": dir, "namesrv": theirs.NameServer, "conf": soonChecked,
 	})
@@ -276,7 +276,7 @@ func transactionState(t *testing.T, at target, group string) string {
 // client is asked, and each message that it commits is delivered once.
 func TestTransactionsSurviveKill(t *testing.T) {
 	t.Parallel()
-	dir, topic := t.TempDir(), name(t, "T")
+	dir, topic := scratch(t), name(t, "T")
 	at, process := startServer(t, dir, soonChecked)
 	createTopic(t, at, topic, 1)
 	p := transactional(t, at, nil)
@@ -416,7 +416,7 @@ func replyToAll(at target, topic string) error {
 // the checker commits, is there once; nothing else is.
 func TestOurClientTransactions(t *testing.T) {
 	t.Parallel()
-	dir, topic := t.TempDir(), name(t, "T")
+	dir, topic := scratch(t), name(t, "T")
 	at, process := startServer(t, dir, soonChecked)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -189,8 +189,8 @@ func TestTwin(t *testing.T) {
 		t.Skip("compares both kinds anyway")
 	}
 	w := &twin{t: t, conns: map[string]*raw{}}
-	w.ours, _ = startServer(t, t.TempDir(), map[string]string{"brokerIP1": "127.0.0.1"})
-	w.theirs = startApache(t, t.TempDir(), nil)
+	w.ours, _ = startServer(t, scratch(t), map[string]string{"brokerIP1": "127.0.0.1"})
+	w.theirs = startApache(t, scratch(t), nil)
 	for _, q := range twinRequests() {
 		for i, v := range q.variants() {
 			w.ask(v)

@@ -75,10 +75,10 @@ func fresh(t *testing.T, conf map[string]string) target {
 	all := map[string]string{"enablePropertyFilter": "true"}
 	maps.Copy(all, conf)
 	if *against == "skylark" {
-		made, _ := startServer(t, t.TempDir(), all)
+		made, _ := startServer(t, scratch(t), all)
 		return made
 	}
-	return startApache(t, t.TempDir(), all)
+	return startApache(t, scratch(t), all)
 }
 
 // startApache runs the real servers in the Java process until the end of the test.
