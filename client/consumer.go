@@ -167,7 +167,7 @@ func (k *Consumer) consume(ctx context.Context, w workload) error {
 		return fmt.Errorf("client: consumer %s: %w", k.group, ErrClosed)
 	}
 	k.phase, k.work, k.begunAt = running, w, time.Now()
-	k.values = context.WithoutCancel(ctx)
+	k.values = context.WithValue(context.WithoutCancel(ctx), groupKey{}, k.group)
 	subs := slices.Collect(maps.Values(k.subs))
 	k.mu.Unlock()
 	for _, s := range subs {
@@ -196,14 +196,15 @@ func (k *Consumer) consume(ctx context.Context, w workload) error {
 	return k.shutdown()
 }
 
-// verify has a broker compile a filter that is not made of tags. Only a refusal fails.
+// verify has a broker compile a filter that is not made of tags, and asks whether it has pop. Only a
+// refusal fails.
 func (k *Consumer) verify(ctx context.Context, s *subscription) error {
-	if s.data.IsTag() {
+	if s.data.IsTag() && (!k.cfg.pop || s.topic == k.retryTopic) {
 		return nil
 	}
 	err := k.checkFilter(ctx, s)
 	var be *BrokerError
-	if errors.As(err, &be) {
+	if errors.As(err, &be) || errors.Is(err, ErrUnsupported) {
 		return fmt.Errorf("client: consumer %s: filter of topic %s: %w", k.group, s.topic, err)
 	}
 	if err != nil {

@@ -363,12 +363,16 @@ func (k *Consumer) checkFilter(ctx context.Context, s *subscription) error {
 		if addr == "" {
 			continue
 		}
-		_, err := k.client.call(ctx, "check filter", name, addr, &invoke.Request{
+		res, err := k.client.call(ctx, "check filter", name, addr, &invoke.Request{
 			Code: remoting.CheckClientConfig,
 			Body: protocol.Marshal(&protocol.CheckClientRequest{
 				ClientID: k.client.id, Group: k.client.onWire(k.group), SubscriptionData: &data,
 			}),
 		})
+		if err == nil && k.cfg.pop && res.Version > 0 && res.Version < sincePop {
+			return fmt.Errorf("broker %s (%s) is older than RocketMQ 5 and has no pop, leave WithPop "+
+				"out: %w", name, addr, ErrUnsupported)
+		}
 		return err
 	}
 	return fmt.Errorf("client: topic %s: %w", s.topic, ErrNoRoute)

@@ -31,7 +31,7 @@ const (
 // group and hide it from the others for the time invisible, 5 s to 300 s. Queues are not divided,
 // so a member that hangs holds up only what it has. Handlers must settle a message within that
 // time, or it comes again. It excludes WithOrdered and WithBroadcast, and needs a broker of version
-// 5.
+// 5: Run fails with ErrUnsupported at an older one.
 func WithPop(invisible time.Duration) ConsumerOption {
 	return forConsumers("WithPop", func(c *consumerConfig) {
 		c.popInvisible, c.pop = invisible, true
@@ -44,6 +44,9 @@ var popDelays = [...]time.Duration{
 	4 * time.Minute, 5 * time.Minute, 6 * time.Minute, 7 * time.Minute, 8 * time.Minute,
 	9 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour,
 }
+
+// sincePop is the version of RocketMQ 5.0.0, as brokers tell it with each answer.
+const sincePop = 413
 
 func (c *consumerConfig) checkPop() error {
 	switch {

@@ -314,7 +314,8 @@ func (k *Consumer) commit(ctx context.Context, queues []*queue, final bool) erro
 		}
 		return nil
 	}
-	atOnce(saves, func(s save) {
+	where := func(s save) brokerTopic { return brokerTopic{s.q.id.Broker, s.q.id.Topic} }
+	oneFirst(saves, where, func(s save) {
 		err := k.desk.store(ctx, s.q.id, s.at)
 		stored(s, err)
 		if err != nil {

@@ -119,7 +119,9 @@ func (d *decoder) property(m *Received, name, value []byte) {
 	case propOrderingKey:
 		m.OrderingKey = d.keep(value)
 	case propUniqueID:
-		m.ID = d.keep(value)
+		if m.ID == m.OffsetID { // RocketMQ 4.9 adds that of the batch's request at the end
+			m.ID = d.keep(value)
+		}
 	case propRetryTopic:
 		if protocol.IsRetryTopic(d.source.Topic) {
 			m.Topic = d.plain(d.keep(value))

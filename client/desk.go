@@ -256,3 +256,24 @@ func atOnce[T any](items []T, do func(T)) {
 	}
 	wg.Wait()
 }
+
+// brokerTopic is a topic at one broker.
+type brokerTopic struct{ broker, topic string }
+
+// oneFirst is atOnce with one item of each topic and broker before the others. RocketMQ's brokers
+// (4.9.4 at least) may drop one of the first two offsets of a group in a topic that come at once, each
+// making the table that holds them.
+func oneFirst[T any](items []T, of func(T) brokerTopic, do func(T)) {
+	seen := map[brokerTopic]bool{}
+	var first, rest []T
+	for _, item := range items {
+		if key := of(item); seen[key] {
+			rest = append(rest, item)
+		} else {
+			seen[key] = true
+			first = append(first, item)
+		}
+	}
+	atOnce(first, do)
+	atOnce(rest, do)
+}

@@ -46,6 +46,7 @@ type fetcher struct {
 	bytes     int
 
 	brokerID int64 // where to read, as the last answer suggested; the goroutine's own
+	older    bool  // its broker has no lite pull, as before RocketMQ 5; the goroutine's own
 	decoder  decoder
 }
 
@@ -212,8 +213,12 @@ func (f *fetcher) pull(ctx context.Context, at int64) (*invoke.Response, string,
 	if err != nil {
 		return nil, "", err
 	}
+	code := remoting.LitePullMessage
+	if f.older {
+		code = remoting.PullMessage
+	}
 	res, err := r.client.pool.Call(ctx, addr, &invoke.Request{
-		Code: remoting.LitePullMessage,
+		Code: code,
 		Header: &protocol.PullRequest{
 			Group: []byte(r.pullGroup()), Topic: []byte(r.client.onWire(f.queue.Topic)),
 			QueueID:     int32(f.queue.ID),
@@ -226,6 +231,10 @@ func (f *fetcher) pull(ctx context.Context, at int64) (*invoke.Response, string,
 	})
 	if err != nil {
 		return nil, addr, fmt.Errorf("client: pull from queue %s: %w", f.queue, err)
+	}
+	if res.Code == remoting.RequestCodeNotSupported && !f.older {
+		f.older = true
+		return f.pull(ctx, at)
 	}
 	return res, addr, nil
 }

@@ -8,6 +8,16 @@ import (
 	"time"
 )
 
+type groupKey struct{}
+
+// HandlerGroup returns the consumer group whose handler ctx was made for. ok is false for any other
+// context, so a ReceiveHook can tell messages of a Consumer, for which OnHandled follows, from those
+// of a Reader.
+func HandlerGroup(ctx context.Context) (group string, ok bool) {
+	group, ok = ctx.Value(groupKey{}).(string)
+	return group, ok
+}
+
 // handlerContext is the context of one call of a handler. It is part of the memory of the message,
 // costs no allocation until somebody waits for its end, and needs no timer of its own: the consumer
 // ends it.

@@ -37,7 +37,7 @@ type (
 		OnSent(ctx context.Context, m *Message, r SendResult, err error)
 	}
 	// ReceiveHook is called before a message is given to a handler or handed out. The context goes on
-	// to the next hook, to the handler and to OnHandled.
+	// to the next hook, to the handler and to OnHandled; HandlerGroup tells whether there is one.
 	ReceiveHook interface {
 		OnReceive(ctx context.Context, m *Received) context.Context
 	}

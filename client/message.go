@@ -261,7 +261,9 @@ func receive(v record.View, source Queue, offsetDelta int64, body []byte) *Recei
 		case propOrderingKey:
 			m.OrderingKey = string(value)
 		case propUniqueID:
-			m.ID = string(value)
+			if m.ID == m.OffsetID { // RocketMQ 4.9 adds that of the batch's request at the end
+				m.ID = string(value)
+			}
 		case propCorrelation:
 			m.asked = questionOf(v.Properties())
 		case propRetryTopic:

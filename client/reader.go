@@ -262,6 +262,7 @@ func (r *Reader) Poll(ctx context.Context, limit int) ([]*Received, error) {
 	r.mu.Unlock()
 	ms, err := r.take(ctx, limit)
 	if hooks := &r.client.cfg.hooks; len(hooks.receive) > 0 {
+		ctx := context.WithValue(ctx, groupKey{}, nil) // a handler's, when that polls
 		for _, m := range ms {
 			hooks.onReceive(ctx, m)
 		}
@@ -443,7 +444,8 @@ func (r *Reader) storeAll(ctx context.Context, at map[Queue]int64) error {
 	sortQueues(queues)
 	var mu sync.Mutex
 	var errs []error
-	atOnce(queues, func(q Queue) {
+	where := func(q Queue) brokerTopic { return brokerTopic{q.Broker, q.Topic} }
+	oneFirst(queues, where, func(q Queue) {
 		if err := r.store(ctx, q, at[q]); err != nil {
 			mu.Lock()
 			errs = append(errs, err)

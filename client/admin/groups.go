@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/skylarkmq/skylark/client"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
 )
@@ -165,12 +166,30 @@ func (a *Admin) groupConfig(
 	var c protocol.SubscriptionGroupConfig
 	err := a.askFor(ctx, op, b, remoting.GetSubscriptionGroupConfig,
 		&protocol.GroupRequest{Group: group}, &c)
+	if errors.Is(err, client.ErrUnsupported) {
+		return a.listedGroup(ctx, op, b, group)
+	}
 	if err != nil {
 		return GroupConfig{}, err
 	}
 	g := groupConfigOf(&c)
 	g.Name = group
 	return g, nil
+}
+
+// listedGroup looks for a group among all of a broker: before RocketMQ 5 there is no request for one.
+func (a *Admin) listedGroup(
+	ctx context.Context, op string, b Broker, group string,
+) (GroupConfig, error) {
+	var w protocol.SubscriptionGroupWrapper
+	if err := a.askFor(ctx, op, b, remoting.GetAllSubscriptionGroupConfig, nil, &w); err != nil {
+		return GroupConfig{}, err
+	}
+	c := w.SubscriptionGroupTable[group]
+	if c == nil {
+		return GroupConfig{}, explain(op, fmt.Errorf("broker %s: group %s: %w", b, group, ErrNoGroup))
+	}
+	return groupConfigOf(c), nil
 }
 
 // GroupTopics returns the topics that a group has offsets in, at any broker, sorted.

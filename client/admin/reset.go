@@ -68,7 +68,8 @@ type QueueOffset struct {
 // ResetOffsets moves the offsets of a group in one topic, at each broker of the topic, whether
 // members are online or not: brokers that keep resets themselves (RocketMQ 5) move both their table
 // and the members, others tell the members, and where nobody is online this call stores the
-// offsets. It returns where the queues continue, by broker and id; with a partial error, those that
+// offsets. Brokers before RocketMQ 5 reset single queues only while nobody is online
+// (client.ErrUnsupported). It returns where the queues continue, by broker and id; with a partial error, those that
 // were moved. ErrNoGroup and client.ErrNoRoute for what does not exist.
 func (a *Admin) ResetOffsets(ctx context.Context, r Reset) ([]QueueOffset, error) {
 	op := fmt.Sprintf("reset group %s in topic %s to %s", r.Group, r.Topic, r.To)
@@ -108,6 +109,13 @@ func (a *Admin) resetAt(ctx context.Context, op string, b Broker, r Reset) ([]Qu
 	if r.BackOnly {
 		return a.resetBack(ctx, op, b, r)
 	}
+	if r.Queue != nil {
+		if alone, err := a.resetsQueue(ctx, op, b, r.Group); err != nil {
+			return nil, err
+		} else if !alone {
+			return a.resetOffline(ctx, op, b, r)
+		}
+	}
 	h := &protocol.ResetOffsetRequest{
 		Topic: r.Topic, Group: r.Group, Timestamp: r.To.ms, Force: true, QueueID: -1, Offset: r.To.offset,
 	}
@@ -130,6 +138,30 @@ func (a *Admin) resetAt(ctx context.Context, op string, b Broker, r Reset) ([]Qu
 		moved = append(moved, QueueOffset{queueOf(q), offset})
 	}
 	return moved, nil
+}
+
+// sinceQueueResets is the version of RocketMQ 5.0.0. Brokers before it do not read the queue and the
+// offset of a reset: they would move every queue of the topic, to the start.
+const sinceQueueResets = 413
+
+// resetsQueue reports whether a broker can reset a single queue. One that cannot leaves that to the
+// caller as long as no member is online who would overwrite the offset; else it is an error.
+func (a *Admin) resetsQueue(ctx context.Context, op string, b Broker, group string) (bool, error) {
+	res, err := a.ask(ctx, op, b, remoting.GetConsumerConnectionList,
+		&protocol.ConsumerConnectionRequest{Group: group}, nil)
+	switch {
+	case res != nil && res.Version >= sinceQueueResets:
+		return true, nil
+	case isOffline(err):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return false, &Error{
+		Op: op, Err: fmt.Errorf("broker %s of version %s resets all queues of a topic or none: %w",
+			b, versionText(res.Version), client.ErrUnsupported),
+		Next: "stop the members of the group first, or reset the whole topic",
+	}
 }
 
 // targets works out where queues of a broker would continue, with where the group is now.

@@ -162,11 +162,29 @@ func (a *Admin) topicConfig(
 	var c protocol.TopicConfigAndMapping
 	err := a.askFor(ctx, op, b, remoting.GetTopicConfig,
 		&protocol.TopicConfigRequest{Topic: topic}, &c)
+	if errors.Is(err, client.ErrUnsupported) {
+		return a.listedTopic(ctx, op, b, topic)
+	}
 	return topicConfigOf(&protocol.TopicConfig{
 		TopicName: topic, ReadQueueNums: c.ReadQueueNums, WriteQueueNums: c.WriteQueueNums,
 		Perm: c.Perm, Order: c.Order, TopicFilterType: c.TopicFilterType,
 		TopicSysFlag: c.TopicSysFlag, Attributes: c.Attributes,
 	}), err
+}
+
+// listedTopic looks for a topic among all of a broker: before RocketMQ 5 there is no request for one.
+func (a *Admin) listedTopic(
+	ctx context.Context, op string, b Broker, topic string,
+) (TopicConfig, error) {
+	var w protocol.TopicConfigWrapper
+	if err := a.askFor(ctx, op, b, remoting.GetAllTopicConfig, nil, &w); err != nil {
+		return TopicConfig{}, err
+	}
+	c := w.TopicConfigTable[topic]
+	if c == nil {
+		return TopicConfig{}, explain(op, fmt.Errorf("broker %s: topic %s: %w", b, topic, client.ErrNoRoute))
+	}
+	return topicConfigOf(c), nil
 }
 
 // TopicGroups returns the consumer groups that subscribe to a topic or have offsets in it, at any

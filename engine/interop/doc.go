@@ -7,6 +7,7 @@
 //
 //	go test -tags interop ./engine/interop
 //
-// All tests share one Java process (java/), which is driven with one JSON object a line; the Go client
+// All tests share one Java process (java/), which is driven with one JSON object a line; servers of
+// RocketMQ 4.9 (older/), which our client is tried with, have processes of their own; the Go client
 // is a program of its own (goclient/), since the module itself shall not depend on it.
 package interop

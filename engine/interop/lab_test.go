@@ -278,7 +278,12 @@ func start(t *testing.T, arguments ...string) *process {
 
 func startProgram(t *testing.T, program string, arguments ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(program, arguments...), done: make(chan struct{})}
+	return startCommand(t, exec.Command(program, arguments...))
+}
+
+func startCommand(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.text, &p.text
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -313,7 +318,7 @@ func (l *lab) binaryLocked(t *testing.T) string {
 	return program
 }
 
-// process is a running skylark.
+// process is a running server.
 type process struct {
 	cmd  *exec.Cmd
 	text syncBuffer

@@ -43,6 +43,14 @@ func Available() (ok bool, missing string) {
 // the result for exactly these sources. It takes a minute when it must fetch. What Maven prints goes
 // to log.
 func Install(ctx context.Context, project string, log io.Writer) (*Installation, error) {
+	return InstallRelease(ctx, project, Version, log)
+}
+
+// InstallRelease is Install for a project that pins another release, which is named here for the
+// cache directory only.
+func InstallRelease(
+	ctx context.Context, project, version string, log io.Writer,
+) (*Installation, error) {
 	key, err := fingerprint(project)
 	if err != nil {
 		return nil, fmt.Errorf("apache: read the sources in %s: %w", project, err)
@@ -51,7 +59,7 @@ func Install(ctx context.Context, project string, log io.Writer) (*Installation,
 	if err != nil {
 		cache = os.TempDir()
 	}
-	final := filepath.Join(cache, "skylark", "rocketmq-"+Version+"-"+key)
+	final := filepath.Join(cache, "skylark", "rocketmq-"+version+"-"+key)
 	if _, err := os.Stat(filepath.Join(final, "lib")); err == nil {
 		return &Installation{dir: final}, nil
 	}
