@@ -26,6 +26,7 @@ ROUNDS   ?= 2
 DURATION ?= 20s
 WARMUP   ?= 20s
 CLIENTFLAGS ?=
+OTELMQ   := client/otelmq
 PEERFLAGS ?= -idle 10m -clients 10000
 QUICK    ?=
 
@@ -51,12 +52,15 @@ fmt-check: $(GOFUMPT)
 
 vet:
 	go vet ./...
+	go vet -C $(OTELMQ) ./...
 
 lint: $(GOLANGCI_LINT) ## golangci-lint with .golangci.yml
 	$(GOLANGCI_LINT) run ./...
+	cd $(OTELMQ) && $(GOLANGCI_LINT) run ./...
 
 tidy-check:
 	go mod tidy -diff
+	go -C $(OTELMQ) mod tidy -diff
 
 check: fmt-check vet lint tidy-check ## format, vet, lint, tidy and short tests, under a minute
 	@go run ./.ci/gotest -- -short ./...

@@ -4,7 +4,8 @@
 //
 //	gotest [-interop] [-interop-only] [-require-interop] -- [arguments of go test]
 //
-// With -interop, the tests of engine/interop run in a second step, alone on the machine, when java and
+// With ./... as the last argument, the tests of client/otelmq, a module of its own, run too. With
+// -interop, the tests of engine/interop run in a second step, alone on the machine, when java and
 // mvn are there. It says how many of these ran; a skipped one is not counted as passed. The exit code
 // is 0 when every step passed, else 1.
 package main
@@ -21,7 +22,11 @@ import (
 	"time"
 )
 
-const interopPackage = "./engine/interop"
+const (
+	interopPackage = "./engine/interop"
+	everything     = "./..."         // the packages that take the modules inside this one along
+	ownModule      = "client/otelmq" // go's patterns leave it out
+)
 
 func main() {
 	interop := flag.Bool("interop", false, "run the interop tests too when java and mvn are there")
@@ -35,6 +40,9 @@ func run(out io.Writer, args []string, interop, only, require bool) int {
 	var total report
 	if !only {
 		total.step(out, append([]string{"test", "-json"}, args...))
+		if len(args) > 0 && args[len(args)-1] == everything {
+			total.step(out, append([]string{"test", "-C", ownModule, "-json"}, args...))
+		}
 	}
 	if interop {
 		if missing := missingPrograms("java", "mvn"); len(missing) > 0 {
