@@ -83,7 +83,10 @@ func newCleaner(s *Store) *cleaner {
 	return &cleaner{store: s, kick: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
-func (c *cleaner) start() { c.done.Go(c.run) }
+func (c *cleaner) start() {
+	c.cleaned = c.store.log.Min()
+	c.done.Go(c.run)
+}
 
 func (c *cleaner) close() {
 	close(c.quit)
@@ -100,7 +103,6 @@ func (c *cleaner) wake() {
 func (c *cleaner) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	c.cleaned = c.store.log.Min()
 	for {
 		timer.Stop()
 		select {
@@ -177,6 +179,9 @@ func (c *cleaner) deleteFront(now time.Time, why string, atOnce bool) {
 		if !ok || age < r.Keep && !atOnce {
 			break
 		}
+		if !s.queuesOnDisk(segments[i+1].Base) {
+			break
+		}
 		n, err := s.log.DeleteFront(segments[i+1].Base)
 		if err != nil {
 			s.cfg.Notice("old file of the log not deleted", "path", segments[i].Path, "err", err)
@@ -192,6 +197,21 @@ func (c *cleaner) deleteFront(now time.Time, why string, atOnce bool) {
 			break
 		}
 	}
+}
+
+// queuesOnDisk reports whether the units of all records before an offset are on disk, and flushes the
+// queues if not. A queue whose records are gone has nothing but its units to tell how far it went: if
+// a power loss took them, its next message would get an offset that consumers are past.
+func (s *Store) queuesOnDisk(upTo record.PhysicalOffset) bool {
+	vouched := func() bool {
+		s.checkpointMu.Lock()
+		defer s.checkpointMu.Unlock()
+		return s.checkpoint.LogicsAt >= upTo
+	}
+	if !vouched() {
+		s.flushQueues()
+	}
+	return vouched()
 }
 
 // roomAgain reports whether the disk has so much space that young files may stay.

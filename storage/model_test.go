@@ -41,11 +41,10 @@ func (c *clock) now() time.Time { return time.UnixMilli(c.ms.Load()) }
 // model is what a store must hold.
 type model map[storage.QueueID][]string
 
-// appendRandom sends a random batch to the store and the model, and returns it.
-func (m model) appendRandom(t *testing.T, r *rand.Rand, s *storage.Store) []storage.Entry {
-	t.Helper()
-	es := make([]storage.Entry, 1+r.IntN(8))
-	texts := make([][]string, len(es))
+// randomEntries returns sends to a few queues, some of them client batches, and the bodies of each.
+func randomEntries(r *rand.Rand) (es []storage.Entry, texts [][]string) {
+	es = make([]storage.Entry, 1+r.IntN(8))
+	texts = make([][]string, len(es))
 	for i := range es {
 		id := storage.QueueID{Topic: fmt.Sprintf("T%d", r.IntN(3)), Queue: int32(r.IntN(3))}
 		n := 1
@@ -65,6 +64,13 @@ func (m model) appendRandom(t *testing.T, r *rand.Rand, s *storage.Store) []stor
 			es[i].Batch, es[i].Draft = true, draft(id.Topic, id.Queue, string(body), "")
 		}
 	}
+	return es, texts
+}
+
+// appendRandom sends a random batch to the store and the model, and returns it.
+func (m model) appendRandom(t *testing.T, r *rand.Rand, s *storage.Store) []storage.Entry {
+	t.Helper()
+	es, texts := randomEntries(r)
 	s.Append(es)
 	for i := range es {
 		id := storage.QueueID{Topic: string(es[i].Draft.Topic), Queue: es[i].Draft.QueueID}

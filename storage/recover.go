@@ -79,8 +79,12 @@ func (s *Store) recover(clean bool) error {
 	for _, path := range foreign {
 		s.cfg.Notice("file is no queue file and ignored", "path", path)
 	}
+	states, again, err := s.dropDeleted(states)
+	if err != nil {
+		return err
+	}
 	r := &recovery{s: s, clean: clean, lastAt: -1}
-	r.from, err = s.scanFrom(states, clean)
+	r.from, err = s.scanFrom(states, clean, again)
 	if err != nil {
 		return err
 	}
@@ -102,6 +106,9 @@ func (s *Store) recover(clean bool) error {
 		}
 	}
 	if err := s.log.Truncate(end); err != nil {
+		return err
+	}
+	if err := s.cutDeleted(end); err != nil {
 		return err
 	}
 	cut, err := r.cutQueues(end)
@@ -140,13 +147,16 @@ func (s *Store) settle() error {
 
 // scanFrom returns where the dispatcher must begin: at the lowest of what the checkpoint, the
 // queues and the damage in queues ask for, moved back to the start of a log file that begins with a
-// valid record.
-func (s *Store) scanFrom(states []consumequeue.State, clean bool) (record.PhysicalOffset, error) {
+// valid record. It is not behind limit.
+func (s *Store) scanFrom(
+	states []consumequeue.State, clean bool, limit record.PhysicalOffset,
+) (record.PhysicalOffset, error) {
 	oldest := s.log.Min()
 	from := record.PhysicalOffset(0)
 	for _, st := range states {
 		from = max(from, st.End) // the end of the newest record that is in a queue
 	}
+	from = min(from, limit)
 	if !clean {
 		from = min(from, s.checkpointFrom())
 	}

@@ -179,7 +179,8 @@ func listFiles(q *Queue) (bases []int64, foreign []string, err error) {
 	}
 	for i, base := range bases {
 		path := filepath.Join(q.dir(), fileName(base))
-		cut := lengths[base] < size && (lengths[base]%UnitSize != 0 || i > 0)
+		length := lengths[base]
+		cut := length < size && (length == 0 || length%UnitSize != 0 || i > 0)
 		if base%size != 0 || lengths[base] != size && !cut {
 			return nil, nil, fmt.Errorf("%s has %d bytes, mappedFileSizeConsumeQueue is %d: start "+
 				"with the size that the files were written with", path, lengths[base], size)

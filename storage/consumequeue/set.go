@@ -5,6 +5,7 @@ package consumequeue
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -130,10 +131,37 @@ func (s *Set) Delete(topic string) error {
 	if topic == "" || strings.ContainsAny(topic, "/\x00") || topic == "." || topic == ".." {
 		return nil
 	}
-	if err := os.RemoveAll(filepath.Join(s.cfg.Dir, topic)); err != nil {
+	if err := removeAll(s.cfg.FS, filepath.Join(s.cfg.Dir, topic)); err != nil {
+		return fmt.Errorf("consumequeue: delete topic %s: %w", topic, err)
+	}
+	err := s.cfg.FS.SyncDir(s.cfg.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("consumequeue: delete topic %s: %w", topic, err)
 	}
 	return nil
+}
+
+// removeAll removes a folder with all that is in it; one that is not there is no error.
+func removeAll(fsys vfs.FS, dir string) error {
+	entries, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			err = removeAll(fsys, path)
+		} else {
+			err = fsys.Remove(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return fsys.Remove(dir)
 }
 
 // close gives the mappings of q back.

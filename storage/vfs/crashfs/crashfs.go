@@ -20,6 +20,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/skylarkmq/skylark/storage/vfs"
@@ -45,6 +46,7 @@ type dir struct {
 	durable map[string]*node
 	live    map[string]*node
 	pending []func(entries map[string]*node) // since the last SyncDir
+	removed bool
 }
 
 // node is one file: what the disk has of it.
@@ -176,7 +178,12 @@ func (c *FS) Stat(path string) (fs.FileInfo, error) { return c.os.Stat(path) }
 func (c *FS) MkdirAll(path string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.dir(filepath.Join(path, "entry"))
+	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
+		c.dir(filepath.Join(p, "entry")).removed = false
+		if p == c.root || p == filepath.Dir(p) {
+			break
+		}
+	}
 	return c.os.MkdirAll(path)
 }
 
@@ -206,7 +213,8 @@ func (c *FS) Rename(oldpath, newpath string) error {
 	return nil
 }
 
-// Remove deletes a file.
+// Remove deletes a file or an empty directory. What was in a directory that is gone is gone for sure
+// when its parent is synced.
 func (c *FS) Remove(path string) error {
 	path = filepath.Clean(path)
 	if err := c.before("remove", path); err != nil {
@@ -216,6 +224,10 @@ func (c *FS) Remove(path string) error {
 	defer c.mu.Unlock()
 	if err := c.os.Remove(path); err != nil {
 		return err
+	}
+	if d := c.dirs[path]; d != nil {
+		d.removed = true
+		return nil
 	}
 	c.dir(path).change(func(entries map[string]*node) { delete(entries, path) })
 	return nil
@@ -230,5 +242,10 @@ func (c *FS) SyncDir(path string) error {
 	defer c.mu.Unlock()
 	d := c.dir(filepath.Join(path, "entry"))
 	d.durable, d.pending = maps.Clone(d.live), nil
+	for name, sub := range c.dirs {
+		if sub.removed && strings.HasPrefix(name, filepath.Clean(path)+string(filepath.Separator)) {
+			sub.durable, sub.pending = map[string]*node{}, nil
+		}
+	}
 	return nil
 }
