@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -36,7 +37,9 @@ const shortHistories = 6 * time.Second
 func TestCrashHistories(t *testing.T) {
 	t.Parallel()
 	if *seedFlag != 0 {
-		if err := runHistory(*seedFlag, t.TempDir(), t.Logf, &tally{}); err != nil {
+		story, err := runHistory(*seedFlag, t.TempDir(), &tally{})
+		t.Log(story)
+		if err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -67,9 +70,9 @@ func TestCrashHistories(t *testing.T) {
 		workers.Go(func() {
 			for seed, ok := more(); ok && failed.Load() < 10; seed, ok = more() {
 				dir := filepath.Join(base, fmt.Sprint(seed))
-				if err := runHistory(seed, dir, func(string, ...any) {}, &sum); err != nil {
+				if story, err := runHistory(seed, dir, &sum); err != nil {
 					failed.Add(1)
-					t.Errorf("seed %d: %v", seed, err)
+					t.Errorf("seed %d: %v\n%s", seed, err, story)
 				}
 				if err := os.RemoveAll(dir); err != nil {
 					t.Error(err)
@@ -129,7 +132,6 @@ type image struct {
 type history struct {
 	r      *rand.Rand // of the operations
 	images *rand.Rand // of what crashes leave; only used under mu
-	logf   func(string, ...any)
 	sum    *tally
 	cfg    storage.Config
 	disk   *crashfs.FS
@@ -137,6 +139,9 @@ type history struct {
 	base   string
 	round  int
 	keep   float64
+
+	storyMu sync.Mutex
+	story   strings.Builder
 
 	// Guards what follows, which calls to the file system read from any goroutine; only the
 	// history's own writes lines, and calls nothing of the store meanwhile.
@@ -151,25 +156,31 @@ type history struct {
 	taken   *image
 }
 
-// runHistory runs the history of a seed in a directory of its own.
-func runHistory(seed uint64, dir string, logf func(string, ...any), sum *tally) (err error) {
+// runHistory runs the history of a seed in a directory of its own, and tells it.
+func runHistory(seed uint64, dir string, sum *tally) (story string, err error) {
 	h := &history{
-		r: rand.New(rand.NewPCG(seed, 2)), images: rand.New(rand.NewPCG(seed, 3)), logf: logf, sum: sum,
+		r: rand.New(rand.NewPCG(seed, 2)), images: rand.New(rand.NewPCG(seed, 3)), sum: sum,
 		base: dir, lines: map[storage.QueueID]line{},
 	}
 	h.configure()
-	defer func() {
-		if h.store != nil {
-			_ = h.store.Close()
-		}
-	}()
 	sum.seeds.Add(1)
 	for range 2 + h.r.IntN(4) {
-		if err := h.life(); err != nil {
-			return fmt.Errorf("life %d: %w", h.round, err)
+		if err = h.life(); err != nil {
+			err = fmt.Errorf("life %d: %w", h.round, err)
+			break
 		}
 	}
-	return nil
+	if h.store != nil {
+		_ = h.store.Close()
+	}
+	return h.story.String(), err
+}
+
+// logf adds to the story.
+func (h *history) logf(format string, args ...any) {
+	h.storyMu.Lock()
+	defer h.storyMu.Unlock()
+	_, _ = fmt.Fprintf(&h.story, format+"\n", args...)
 }
 
 func (h *history) configure() {
@@ -182,6 +193,9 @@ func (h *history) configure() {
 	cfg.Retention = storage.Retention{
 		Keep: time.Hour, MaxUsedRatio: 100, Every: time.Hour, Batch: 100,
 	}
+	var now atomic.Int64
+	now.Store(1_700_000_000_000)
+	cfg.Now = func() time.Time { return time.UnixMilli(now.Add(1)) }
 	cfg.Notice = func(msg string, kv ...any) { h.logf("  store: %s %v", msg, kv) }
 	h.cfg = cfg
 }
@@ -312,8 +326,8 @@ func (h *history) ended() bool {
 func (h *history) crash() error {
 	if !h.ended() {
 		kill := h.r.IntN(3) == 0
-		if kill {
-			h.quiesce()
+		if kill && h.store != nil { // the image of a kill is not taken in one moment
+			h.await(func(i storage.Info) bool { return i.Indexed >= i.Dispatched })
 		}
 		h.mu.Lock()
 		h.logf("end of life: kill %v", kill)
@@ -343,13 +357,14 @@ func (h *history) crash() error {
 	return nil
 }
 
-// quiesce waits for the indexer, since the image of a kill is not taken in one moment.
-func (h *history) quiesce() {
+// await waits for what the store's goroutines do, for a second at the most.
+func (h *history) await(done func(storage.Info) bool) bool {
 	for end := time.Now().Add(time.Second); time.Now().Before(end); runtime.Gosched() {
-		if i := h.store; i == nil || i.Info().Indexed >= i.Info().Dispatched {
-			return
+		if done(h.store.Info()) {
+			return true
 		}
 	}
+	return false
 }
 
 // step does one thing.
@@ -524,12 +539,15 @@ func (h *history) restart() error {
 // look compares one queue with the model.
 func (h *history) look() error {
 	for id := range h.lines {
-		hi := len(h.lines[id].slots)
-		if h.cfg.SyncFlush {
-			_, end, _ := h.store.QueueBounds([]byte(id.Topic), id.Queue)
-			hi = min(hi, int(end)) // what is not on disk is not visible
+		if h.cfg.SyncFlush { // what is not on disk is not visible
+			if err := h.store.Flush(); err != nil {
+				return nil //nolint:nilerr // the disk has failed
+			}
+			if !h.await(func(i storage.Info) bool { return i.Dispatched >= i.Wrote }) {
+				return nil
+			}
 		}
-		return h.compare(id, hi)
+		return h.compare(id, len(h.lines[id].slots))
 	}
 	return nil
 }
@@ -638,6 +656,9 @@ func recordBodies(res *storage.ReadResult) (list []slot, err error) {
 
 // keys looks some messages up by key.
 func (h *history) keys() error {
+	if h.hurt() {
+		return nil // the index may have stopped until the next start
+	}
 	for id, l := range h.lines {
 		if len(l.slots) == 0 {
 			continue

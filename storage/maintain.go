@@ -85,8 +85,10 @@ func (m *maintainer) round() bool {
 		m.lastThorough = time.Now()
 		more = s.flushQueues()
 	} else {
+		s.flushMu.Lock()
 		var err error
 		more, err = s.queues.Flush(int64(s.cfg.QueueFlushLeastPages))
+		s.flushMu.Unlock()
 		s.noteFlush(err)
 	}
 	open := s.queues.OpenFiles()
@@ -104,6 +106,8 @@ func (m *maintainer) close() {
 // flushQueues brings every unit to disk that was written before the call, and then says so in the
 // checkpoint. It reports whether new ones came meanwhile.
 func (s *Store) flushQueues() bool {
+	s.flushMu.Lock()
+	defer s.flushMu.Unlock()
 	s.mu.Lock()
 	lastAt, lastMS := s.lastAt, s.lastMS
 	s.mu.Unlock()

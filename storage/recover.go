@@ -72,7 +72,9 @@ func (s *Store) recover(clean bool) error {
 	if clean {
 		trusted = s.log.Wrote()
 	}
-	states, foreign, err := s.queues.Load(consumequeue.Bounds{LogEnd: s.log.Wrote(), Trusted: trusted})
+	states, foreign, err := s.queues.Load(consumequeue.Bounds{
+		LogEnd: s.log.Wrote(), Trusted: trusted, LogMin: oldest,
+	})
 	if err != nil {
 		return err
 	}
@@ -326,7 +328,11 @@ func (r *recovery) put(
 		return err
 	}
 	switch outcome {
-	case consumequeue.Present, consumequeue.Added:
+	case consumequeue.Present:
+		if !r.clean {
+			q.Doubt(at)
+		}
+	case consumequeue.Added:
 	case consumequeue.Ahead:
 		if !r.whole {
 			r.again = true

@@ -59,6 +59,9 @@ type Store struct {
 	ready []*consumequeue.Queue
 	told  []Dispatched
 
+	// One flush of the queues at a time: the maintainer's or the cleaner's. Held across I/O.
+	flushMu sync.Mutex
+
 	checkpointMu sync.Mutex
 	checkpoint   Checkpoint
 

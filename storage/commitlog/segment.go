@@ -5,6 +5,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"strconv"
@@ -216,30 +217,35 @@ func (l *Log) Segments() []SegmentInfo {
 // flushed; the last segment always stays. It returns how many it deleted. Min moves at once, the
 // space comes back when the last region of a deleted segment is released. It blocks on the disk.
 func (l *Log) DeleteFront(upTo record.PhysicalOffset) (int, error) {
-	l.mu.Lock()
 	old := l.segments.Load()
 	limit := min(int64(upTo), l.flushed.Load())
 	n, deleted := 0, 0
+	var err error
 	for n < len(old.segs)-1 && (old.segs[n] == nil || old.segs[n].base+l.size <= limit) {
+		if seg := old.segs[n]; seg != nil {
+			err = l.cfg.FS.Remove(seg.file.Path())
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				break // and those behind it stay, or the next start would find a gap
+			}
+			deleted++
+		}
 		n++
+		err = nil
 	}
-	l.segments.Store(&list{first: old.first + int64(n)*l.size, segs: old.segs[n:]})
+	l.mu.Lock()
+	now := l.segments.Load()
+	l.segments.Store(&list{first: now.first + int64(n)*l.size, segs: now.segs[n:]})
 	l.mu.Unlock()
-	var firstErr error
 	for _, seg := range old.segs[:n] {
-		if seg == nil {
-			continue
+		if seg != nil {
+			err = errors.Join(err, seg.file.Close())
 		}
-		if err := seg.file.Delete(); err != nil && firstErr == nil {
-			firstErr = err
-		}
-		deleted++
 	}
-	if deleted > 0 && firstErr == nil {
-		firstErr = l.cfg.FS.SyncDir(l.cfg.Dir)
+	if deleted > 0 {
+		err = errors.Join(err, l.cfg.FS.SyncDir(l.cfg.Dir))
 	}
-	if firstErr != nil {
-		return deleted, fmt.Errorf("commitlog: delete segments below %d: %w", upTo, firstErr)
+	if err != nil {
+		return deleted, fmt.Errorf("commitlog: delete segments below %d: %w", upTo, err)
 	}
 	return deleted, nil
 }

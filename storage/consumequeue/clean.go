@@ -50,7 +50,8 @@ func (q *Queue) takeFront() (base int64, seg *segment, state front) {
 	switch behind := q.first + size; {
 	case q.deleted || q.files < 2 || behind > q.min.Load()*UnitSize:
 		return 0, nil, frontStays
-	case behind > q.flushed.Load()*UnitSize:
+	case behind >= q.flushed.Load()*UnitSize:
+		// Only a later file that is on disk keeps telling where the queue ends.
 		return 0, nil, frontDirty
 	}
 	base = q.first

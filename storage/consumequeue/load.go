@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -27,6 +28,9 @@ type Bounds struct {
 	// Trusted is an offset up to which every unit is known to be on disk. Files whose first unit
 	// points behind it are read, and the last three in any case.
 	Trusted record.PhysicalOffset
+	// LogMin is where the log begins. Files in front of a gap that point before it are what a
+	// deletion left, and are removed.
+	LogMin record.PhysicalOffset
 }
 
 // State is what Load found in one queue.
@@ -123,9 +127,22 @@ func (l *loader) load(q *Queue) (State, []string, error) {
 		return state, foreign, err
 	}
 	size := q.set.cfg.FileSize
-	whole := 1
-	for whole < len(bases) && bases[whole] == bases[whole-1]+size {
-		whole++
+	whole := unbroken(bases, size)
+	for whole < len(bases) {
+		old, err := l.leftOver(q, bases[whole-1])
+		if err != nil {
+			return state, foreign, err
+		}
+		if !old {
+			break
+		}
+		for _, base := range bases[:whole] {
+			if err := q.remove(base); err != nil {
+				return state, foreign, err
+			}
+		}
+		bases = bases[whole:]
+		whole = unbroken(bases, size)
 	}
 	q.first, q.files = bases[0], int64(whole)
 	q.named.Store(true)
@@ -146,6 +163,30 @@ func (l *loader) load(q *Queue) (State, []string, error) {
 	q.flushed.Store(end)
 	q.min.Store(min(q.first/UnitSize, end))
 	return state, foreign, nil
+}
+
+// unbroken returns how many files follow each other from the first one on.
+func unbroken(bases []int64, size int64) int {
+	n := 1
+	for n < len(bases) && bases[n] == bases[n-1]+size {
+		n++
+	}
+	return n
+}
+
+// leftOver reports whether the record of the last unit of a file lay in front of the log.
+func (l *loader) leftOver(q *Queue, base int64) (bool, error) {
+	f, err := q.set.cfg.FS.OpenFile(filepath.Join(q.dir(), fileName(base)), os.O_RDONLY, 0)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }()
+	var b [UnitSize]byte
+	if _, err := f.ReadAt(b[:], q.set.cfg.FileSize-UnitSize); err != nil {
+		return false, err
+	}
+	u := DecodeUnit(b[:])
+	return u.Size > 0 && !u.Filler() && u.At < l.bounds.LogMin, nil
 }
 
 // listFiles returns where the files of q begin, in order, and checks their lengths. An empty last

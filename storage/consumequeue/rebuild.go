@@ -89,6 +89,19 @@ func (q *Queue) replace(at record.QueueOffset, u Unit) (Outcome, Unit, error) {
 	return Added, Unit{}, nil
 }
 
+// Doubt has the next Flush bring the units from at on, and the names of the files, to disk: the
+// process before this one may have died before it did, and only the page cache has them.
+func (q *Queue) Doubt(at record.QueueOffset) {
+	if int64(at) >= q.flushed.Load() {
+		return
+	}
+	q.flushed.Store(int64(at))
+	q.named.Store(false)
+	if !q.dirty.Load() {
+		q.set.addDirty(q)
+	}
+}
+
 // begin makes the first file of q so that the next unit is at, with fillers before it.
 func (q *Queue) begin(at record.QueueOffset) error {
 	size := q.set.cfg.FileSize

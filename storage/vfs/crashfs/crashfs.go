@@ -14,6 +14,7 @@
 package crashfs
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -128,7 +129,7 @@ func (c *FS) image(d *dir, path string, n *node, rng *rand.Rand, keep float64) [
 	var live []byte
 	for p, other := range d.live {
 		if other == n {
-			live, _ = os.ReadFile(p)
+			live = steady(p)
 		}
 	}
 	if len(live) > len(image) && rng.Float64() < keep {
@@ -140,6 +141,20 @@ func (c *FS) image(d *dir, path string, n *node, rng *rand.Rand, keep float64) [
 		}
 	}
 	return image
+}
+
+// steady reads a file until two readings are equal, so that no page is caught while it is written:
+// what a disk takes from memory it takes in moments.
+func steady(path string) []byte {
+	b, _ := os.ReadFile(path)
+	for range 10 {
+		again, _ := os.ReadFile(path)
+		if bytes.Equal(b, again) {
+			break
+		}
+		b = again
+	}
+	return b
 }
 
 // OpenFile opens a file of the tree.
