@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/invoke"
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/net/remoting"
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+const (
+	kept    = "kept"    // a topic that stays
+	deleted = "deleted" // one that is deleted and made anew
+	queues  = 4
+	within  = 5 * time.Second // of one call
+)
+
+// place is where an acknowledged message must be.
+type place struct {
+	queue  int32
+	offset int64
+}
+
+// proof is what is known of a message: a hash of its body and where the log has it.
+type proof struct {
+	sum uint64
+	at  int64
+}
+
+// ledger is what was acknowledged.
+type ledger struct {
+	addr string
+	seed maphash.Seed
+	pool *invoke.Pool
+
+	// Guards what follows.
+	mu        sync.Mutex
+	acked     map[string]map[place]proof // by topic
+	life      int
+	round     int  // of the deleted topic
+	unsure    bool // whether the deleted topic's last deletion happened
+	count     int
+	deletions int
+	logMin    int64 // files of the log from here on are not old
+}
+
+func newLedger(addr string) *ledger {
+	return &ledger{
+		addr: addr, seed: maphash.MakeSeed(), pool: invoke.NewPool(invoke.Config{}),
+		acked: map[string]map[place]proof{kept: {}, deleted: {}},
+	}
+}
+
+func (l *ledger) close() { _ = l.pool.Close() }
+
+func (l *ledger) counts() (acked, deletions int) { return l.count, l.deletions }
+
+func (l *ledger) call(ctx context.Context, code remoting.RequestCode, h remoting.Header, body []byte) (
+	*invoke.Response, error,
+) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return l.pool.Call(ctx, l.addr, &invoke.Request{Code: code, Header: h, Body: body})
+}
+
+// loading is load that goes on until it is stopped.
+type loading struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func (l *loading) stop() {
+	l.cancel()
+	l.done.Wait()
+}
+
+// load sends to both topics, and deletes one of them now and then.
+func (l *ledger) load() *loading {
+	l.mu.Lock()
+	l.life++
+	l.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	run := &loading{cancel: cancel}
+	for worker := range queues {
+		run.done.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if !l.send(ctx, kept, int32(worker), fmt.Sprintf("%d/%d/%d", l.life, worker, i), i%1500) {
+					return
+				}
+			}
+		})
+	}
+	run.done.Go(func() { l.churn(ctx) })
+	return run
+}
+
+// send sends one message and notes its acknowledgement; false when the broker is gone.
+func (l *ledger) send(ctx context.Context, topic string, queue int32, name string, size int) bool {
+	body := name + " " + strings.Repeat("x", size)
+	r, err := l.call(ctx, remoting.SendMessageV2, &protocol.SendRequest{
+		Group: []byte("crash-real"), Topic: []byte(topic), DefaultTopic: []byte("TBW102"),
+		DefaultTopicQueues: queues, QueueID: queue, MaxReconsumeTimes: -1,
+		Properties: record.AppendProperty(nil, "KEYS", name),
+	}, []byte(body))
+	if err != nil {
+		return false
+	}
+	var sent protocol.SendResponse
+	if sent.Decode(r.Command) != nil || r.Code != remoting.Success && r.Code != remoting.FlushDiskTimeout {
+		return true // refused, as while its topic is being deleted
+	}
+	id := string(sent.MsgID)
+	at, err := strconv.ParseInt(id[max(0, len(id)-16):], 16, 64)
+	if err != nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	l.acked[topic][place{sent.QueueID, sent.QueueOffset}] = proof{maphash.String(l.seed, body), at}
+	return true
+}
+
+// churn fills the deleted topic and deletes it, again and again.
+func (l *ledger) churn(ctx context.Context) {
+	for ctx.Err() == nil {
+		l.mu.Lock()
+		round := l.round
+		l.mu.Unlock()
+		for i := range 100 {
+			if !l.send(ctx, deleted, int32(i%queues), fmt.Sprintf("r%d/%d/%d", round, l.life, i), i*5) {
+				return
+			}
+		}
+		if l.remove(ctx) != nil {
+			return
+		}
+	}
+}
+
+// remove deletes the topic that is there for it. What was in it must not come back.
+func (l *ledger) remove(ctx context.Context) error {
+	l.mu.Lock()
+	l.unsure = true
+	l.mu.Unlock()
+	r, err := l.call(ctx, remoting.DeleteTopicInBroker, &protocol.DeleteTopicRequest{Topic: deleted}, nil)
+	if err == nil && r.Code != remoting.Success {
+		err = fmt.Errorf("delete topic: answer %d %s", r.Code, r.Remark)
+	}
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unsure = false
+	l.round++
+	l.deletions++
+	clear(l.acked[deleted])
+	return nil
+}
+
+// age makes all log files but the last two old, so that the broker deletes them, and returns how
+// many. The broker is dead.
+func (l *ledger) age(dir string) (int, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "data", "store", "commitlog", "*"))
+	if err != nil {
+		return 0, err
+	}
+	if len(files) == 0 {
+		if files, err = filepath.Glob(filepath.Join(dir, "data", "commitlog", "*")); err != nil {
+			return 0, err
+		}
+	}
+	if len(files) == 0 {
+		return 0, errors.New("there is no file of the log below " + dir)
+	}
+	slices.Sort(files)
+	n := max(0, len(files)-2)
+	old := time.Now().Add(-80 * time.Hour)
+	for _, f := range files[:n] {
+		if err := os.Chtimes(f, old, old); err != nil {
+			return 0, err
+		}
+	}
+	base, err := strconv.ParseInt(filepath.Base(files[n]), 10, 64)
+	l.logMin = base
+	return n, err
+}
+
+// check compares everything that can be read with what was acknowledged, and returns how many
+// messages it compared.
+func (l *ledger) check(ctx context.Context) (int, error) {
+	compared := 0
+	if l.unsure { // make sure: it was not answered
+		if err := l.remove(ctx); err != nil {
+			return 0, err
+		}
+	}
+	for topic, acked := range l.acked {
+		for queue := range int32(queues) {
+			n, err := l.checkQueue(ctx, topic, queue, acked)
+			compared += n
+			if err != nil {
+				return compared, fmt.Errorf("topic %s queue %d: %w", topic, queue, err)
+			}
+		}
+	}
+	return compared, nil
+}
+
+func (l *ledger) checkQueue(
+	ctx context.Context, topic string, queue int32, acked map[place]proof,
+) (int, error) {
+	found, low, err := l.readAll(ctx, topic, queue)
+	if err != nil {
+		return 0, err
+	}
+	compared := 0
+	for at, p := range acked {
+		if at.queue != queue {
+			continue
+		}
+		if at.offset < low {
+			if p.at >= l.logMin {
+				return compared, fmt.Errorf("acknowledged message %d is hidden, the queue begins at %d",
+					at.offset, low)
+			}
+			delete(acked, at) // deleted with its file
+			continue
+		}
+		body, ok := found[at.offset]
+		if !ok {
+			return compared, fmt.Errorf("acknowledged message %d is lost, the queue has %d from %d",
+				at.offset, len(found), low)
+		}
+		if maphash.String(l.seed, body) != p.sum {
+			return compared, fmt.Errorf("acknowledged message %d is altered: %.40q", at.offset, body)
+		}
+		compared++
+	}
+	if topic == deleted {
+		mark := fmt.Sprintf("r%d/", l.round)
+		for offset, body := range found {
+			if !strings.HasPrefix(body, mark) {
+				return compared, fmt.Errorf("message %d of a deleted topic came back: %.40q", offset, body)
+			}
+		}
+	}
+	return compared, nil
+}
+
+// readAll reads a queue from its first message to its end, which must be without a gap.
+func (l *ledger) readAll(
+	ctx context.Context, topic string, queue int32,
+) (found map[int64]string, low int64, err error) {
+	found = map[int64]string{}
+	for next := int64(0); ; {
+		r, err := l.call(ctx, remoting.PullMessage, &protocol.PullRequest{
+			Group: []byte("crash-real"), Topic: []byte(topic), QueueID: queue, QueueOffset: next,
+			MaxMessages: 32, SysFlag: 4, Subscription: []byte("*"),
+		}, nil)
+		if err != nil {
+			return nil, 0, err
+		}
+		var head protocol.PullResponse
+		switch r.Code {
+		case remoting.Success:
+		case remoting.PullRetryImmediately, remoting.PullOffsetMoved:
+			if err := head.Decode(r.Command); err != nil {
+				return nil, 0, err
+			}
+			if head.NextOffset != next {
+				next, low = head.NextOffset, head.NextOffset
+			}
+			continue
+		case remoting.PullNotFound, remoting.TopicNotExist:
+			return found, low, nil
+		default:
+			return nil, 0, fmt.Errorf("pull at %d: answer %d %s", next, r.Code, r.Remark)
+		}
+		for body := r.Body; len(body) > 0; next++ {
+			v, err := record.Parse(body)
+			if err != nil {
+				return nil, 0, fmt.Errorf("pull at %d: %w", next, err)
+			}
+			if int64(v.QueueOffset()) != next || !v.CheckCRC() {
+				return nil, 0, fmt.Errorf("pull at %d: message %d, or a wrong check sum", next, v.QueueOffset())
+			}
+			found[next] = string(v.Body())
+			body = body[v.TotalSize():]
+		}
+	}
+}

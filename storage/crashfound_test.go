@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/skylarkmq/skylark/storage"
+	"github.com/skylarkmq/skylark/storage/vfs/crashfs"
+)
+
+// What TestCrashHistories once found, each as a test of its own.
+
+// found is a store on a disk that can lose power, whose goroutines flush nothing by themselves.
+type found struct {
+	*storage.Store
+	cfg  storage.Config
+	disk *crashfs.FS
+}
+
+func newFound(t *testing.T, dir string, before func(op, path string) error) *found {
+	t.Helper()
+	f := &found{cfg: small(dir)}
+	f.cfg.FlushInterval, f.cfg.FlushThorough = time.Hour, time.Hour
+	f.cfg.QueueFlushInterval, f.cfg.QueueFlushThorough = time.Hour, time.Hour
+	f.cfg.DiskFullRatio, f.cfg.DiskFreeRatio = 101, 100
+	f.cfg.Retention = storage.Retention{
+		Keep: time.Hour, MaxUsedRatio: 100, Every: time.Hour, Batch: 100,
+	}
+	disk, err := crashfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.Before = before
+	f.disk, f.cfg.FS = disk, openFS{disk}
+	f.open(t)
+	return f
+}
+
+func (f *found) open(t *testing.T) {
+	t.Helper()
+	s, err := storage.Open(f.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // it may not be able to
+	f.Store = s
+}
+
+// lose loses power and all that was not synced, and opens what is left.
+func (f *found) lose(t *testing.T) *found {
+	t.Helper()
+	dst := t.TempDir()
+	if err := f.disk.Crash(dst, rand.New(rand.NewPCG(1, 1)), 0); err != nil {
+		t.Fatal(err)
+	}
+	return newFound(t, dst, nil)
+}
+
+// die kills the process, and opens what is left.
+func (f *found) die(t *testing.T) *found {
+	t.Helper()
+	return newFound(t, crash(t, f.cfg).RootDir, nil)
+}
+
+// fill sends n large messages to a queue.
+func (f *found) fill(t *testing.T, topic string, n int) {
+	t.Helper()
+	for i := range n {
+		send(t, f.Store, draft(topic, 0, fmt.Sprintf("%s %d %s", topic, i, strings.Repeat("x", 4000)), ""))
+	}
+}
+
+// clean deletes all files of the log but the last two.
+func (f *found) clean(t *testing.T) {
+	t.Helper()
+	if err := f.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(f.cfg.RootDir, "commitlog", "*"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d files of the log, %v", len(files), err)
+	}
+	slices.Sort(files)
+	old := time.Now().Add(-2 * time.Hour)
+	for _, name := range files[:len(files)-2] {
+		if err := os.Chtimes(name, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.CleanNow(time.Now())
+}
+
+// ends checks where a queue ends, and that all from its first message on is there.
+func (f *found) ends(t *testing.T, topic string, want int) {
+	t.Helper()
+	low, end, _ := f.QueueBounds([]byte(topic), 0)
+	if int(end) != want {
+		t.Fatalf("queue of %s: %d to %d, want its end at %d", topic, low, end, want)
+	}
+	for at := low; at < end; at++ {
+		got := bodies(t, read(f.Store, topic, 0, at, 1))
+		if len(got) != 1 || !strings.HasPrefix(got[0], fmt.Sprintf("%s %d ", topic, at)) {
+			t.Fatalf("queue of %s at %d: %.40q", topic, at, got)
+		}
+	}
+}
+
+// TestCrashDeletedThenCut: the log lost its end behind which a topic had been deleted. New messages
+// of that topic, stored where the lost ones were, are no deleted ones.
+func TestCrashDeletedThenCut(t *testing.T) {
+	t.Parallel()
+	f := newFound(t, t.TempDir(), nil)
+	f.fill(t, "T", 1)
+	if err := f.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	f.fill(t, "U", 6)
+	if err := f.DeleteTopic("T"); err != nil {
+		t.Fatal(err)
+	}
+	f = f.lose(t)
+	f.ends(t, "T", 0)
+	f.fill(t, "T", 3)
+	f = f.die(t)
+	f.ends(t, "T", 3)
+}
+
+// TestCrashDeletedList: the crash came while the list of deleted topics was renamed.
+func TestCrashDeletedList(t *testing.T) {
+	t.Parallel()
+	f := newFound(t, t.TempDir(), nil)
+	f.fill(t, "T", 3)
+	if err := f.DeleteTopic("T"); err != nil {
+		t.Fatal(err)
+	}
+	dir := crash(t, f.cfg).RootDir
+	list := filepath.Join(dir, "config", "deletedTopics")
+	if err := os.Rename(list, list+".tmp"); err != nil {
+		t.Fatal(err)
+	}
+	f = newFound(t, dir, nil)
+	f.ends(t, "T", 0)
+}
+
+// TestCrashDeletedQueuesComeBack: the removal of the queues was not on disk.
+func TestCrashDeletedQueuesComeBack(t *testing.T) {
+	t.Parallel()
+	var fail atomic.Bool
+	f := newFound(t, t.TempDir(), func(op, path string) error {
+		if fail.Load() && op == "remove" && strings.Contains(path, "consumequeue") {
+			return syscall.EIO
+		}
+		return nil
+	})
+	f.fill(t, "T", 3)
+	f.FlushQueues()
+	fail.Store(true)
+	if err := f.DeleteTopic("T"); err == nil {
+		t.Fatal("the failed removal is not told")
+	}
+	f = f.die(t)
+	f.ends(t, "T", 0)
+	f.fill(t, "T", 2)
+	f = f.die(t)
+	f.ends(t, "T", 2)
+}
+
+// TestCrashEmptyFirstQueueFile: the name of a queue file was on disk, its length was not, and a
+// later file was whole.
+func TestCrashEmptyFirstQueueFile(t *testing.T) {
+	t.Parallel()
+	f := newFound(t, t.TempDir(), nil)
+	f.fill(t, "T", 13)
+	dir := crash(t, f.cfg).RootDir
+	first := filepath.Join(dir, "consumequeue", "T", "0", fmt.Sprintf("%020d", 0))
+	if err := os.Truncate(first, 0); err != nil {
+		t.Fatal(err)
+	}
+	f = newFound(t, dir, nil)
+	f.ends(t, "T", 13)
+}
+
+// TestCrashRetentionKeepsQueueEnds: a queue all of whose records went with the old files of the log
+// still ends where it did after a power loss.
+func TestCrashRetentionKeepsQueueEnds(t *testing.T) {
+	t.Parallel()
+	f := newFound(t, t.TempDir(), nil)
+	f.fill(t, "Old", 5)
+	f.fill(t, "T", 80)
+	f.clean(t)
+	if f.Info().Min == 0 {
+		t.Fatal("nothing was deleted")
+	}
+	f = f.lose(t)
+	f.ends(t, "Old", 5)
+	f.ends(t, "T", 80)
+}
+
+// TestCrashRetentionKeepsTheLastQueueFile: the only file left of a queue is one that is on disk.
+func TestCrashRetentionKeepsTheLastQueueFile(t *testing.T) {
+	t.Parallel()
+	f := newFound(t, t.TempDir(), nil)
+	f.fill(t, "Old", 10) // just one file of the queue
+	f.fill(t, "T", 80)
+	f.FlushQueues()
+	f.fill(t, "Old", 1) // its name and content are not on disk
+	f.clean(t)
+	if f.Info().Min == 0 {
+		t.Fatal("nothing was deleted")
+	}
+	f = f.lose(t)
+	if _, end, _ := f.QueueBounds([]byte("Old"), 0); end < 10 {
+		t.Fatalf("the queue ends at %d, 10 were on disk", end)
+	}
+}
+
+// TestCrashRetentionFails: a file that cannot be deleted leaves no gap behind it, neither in the log
+// nor in a queue.
+func TestCrashRetentionFails(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"commitlog", "consumequeue"} {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			var failures atomic.Int32
+			f := newFound(t, t.TempDir(), func(op, path string) error {
+				if op == "remove" && strings.Contains(path, folder) && failures.Add(1) == 1 {
+					return syscall.EIO
+				}
+				return nil
+			})
+			f.fill(t, "T", 100)
+			f.clean(t)
+			f.clean(t)
+			if failures.Load() == 0 {
+				t.Fatal("nothing failed")
+			}
+			f = f.die(t)
+			f.ends(t, "T", 100)
+		})
+	}
+}
+
+// TestCrashTwiceQueueEnds: a process died before its queues were on disk. The next one finds them in
+// the page cache and must not take them for durable.
+func TestCrashTwiceQueueEnds(t *testing.T) {
+	t.Parallel()
+	var fail atomic.Bool
+	f := newFound(t, t.TempDir(), func(op, path string) error {
+		if fail.Load() && op == "msync" && strings.Contains(path, "consumequeue") {
+			return syscall.EIO
+		}
+		return nil
+	})
+	f.fill(t, "Old", 5)
+	f.fill(t, "T", 60)
+	fail.Store(true)
+	if err := f.Close(); err == nil {
+		t.Fatal("the failed flush is not told")
+	}
+	fail.Store(false)
+	f.open(t)
+	f.fill(t, "U", 20)
+	f.clean(t)
+	f = f.lose(t)
+	f.ends(t, "Old", 5)
+	f.ends(t, "T", 60)
+	f.ends(t, "U", 20)
+}
