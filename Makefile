@@ -23,6 +23,10 @@ BASE     ?= main
 COUNT    ?= 10
 WORKLOAD ?= ingest-small
 ROUNDS   ?= 2
+SEEDS    ?= 10000
+SEED     ?=
+KILLS    ?= 200
+OUT      ?=
 DURATION ?= 20s
 WARMUP   ?= 20s
 CLIENTFLAGS ?=
@@ -30,7 +34,8 @@ OTELMQ   := client/otelmq
 PEERFLAGS ?= -idle 10m -clients 10000
 QUICK    ?=
 
-.PHONY: help build run fmt fmt-check vet lint tidy-check check test race invariants crash fuzz \
+.PHONY: help build run fmt fmt-check vet lint tidy-check check test race invariants crash \
+	crash-repeat crash-real fuzz \
 	interop e2e bench bench-compare perf perf-peer perf-client flame clean
 
 help: ## list the targets
@@ -74,8 +79,17 @@ race: ## unit tests with the race detector (needs cgo and a C compiler)
 invariants: ## unit tests with costly checks compiled in
 	@go run ./.ci/gotest -- -tags invariants $(if $(RUN),-run '$(RUN)') $(PKG)
 
-crash: ## long search for crashes that lose acknowledged data
+crash: ## SEEDS=n histories with crashes against a model, SEED=x one of them again
+	@mkdir -p bin
+	@go test -c -tags invariants -o bin/crash.test ./storage
+	bin/crash.test -test.run '^TestCrashHistories$$' -test.timeout 0 \
+		$(if $(SEED),-seed $(SEED) -test.v,-seeds $(SEEDS))
+
+crash-repeat: ## every test of a crash, 20 times
 	@go run ./.ci/gotest -- -tags invariants -run '^TestCrash' -timeout 60m -count=20 ./...
+
+crash-real: build ## kill the broker's process KILLS times under load, compare what was acknowledged
+	go run ./perf/crashreal -skylark bin/skylark -kills $(KILLS) $(if $(OUT),-out $(OUT))
 
 fuzz: ## each fuzzer for FUZZTIME
 	@grep -roE --include='*_test.go' '^func Fuzz[[:alnum:]_]+' . | sed -E 's|/[^/]*:func | |' | sort | \

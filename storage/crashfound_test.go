@@ -206,24 +206,6 @@ func TestCrashRetentionKeepsQueueEnds(t *testing.T) {
 	f.ends(t, "T", 80)
 }
 
-// TestCrashRetentionKeepsTheLastQueueFile: the only file left of a queue is one that is on disk.
-func TestCrashRetentionKeepsTheLastQueueFile(t *testing.T) {
-	t.Parallel()
-	f := newFound(t, t.TempDir(), nil)
-	f.fill(t, "Old", 10) // just one file of the queue
-	f.fill(t, "T", 80)
-	f.FlushQueues()
-	f.fill(t, "Old", 1) // its name and content are not on disk
-	f.clean(t)
-	if f.Info().Min == 0 {
-		t.Fatal("nothing was deleted")
-	}
-	f = f.lose(t)
-	if _, end, _ := f.QueueBounds([]byte("Old"), 0); end < 10 {
-		t.Fatalf("the queue ends at %d, 10 were on disk", end)
-	}
-}
-
 // TestCrashRetentionFails: a file that cannot be deleted leaves no gap behind it, neither in the log
 // nor in a queue.
 func TestCrashRetentionFails(t *testing.T) {

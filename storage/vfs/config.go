@@ -120,7 +120,7 @@ var errEmpty = errors.New("file is empty")
 // name.damaged-<milliseconds>, and completes an interrupted write.
 //
 // source is the path it read: not path itself when it had to fall back, which the caller reports,
-// and empty when no copy exists. A *DamagedError means that some exist but none is valid.
+// and empty when no copy exists, or only a damaged path.tmp. A *DamagedError means that some exist but none is valid.
 func LoadJSONFile(path string, decode func([]byte) error) (source string, err error) {
 	return LoadJSONFileIn(OS(), path, decode)
 }
@@ -148,6 +148,10 @@ func LoadJSONFileIn(fsys FS, path string, decode func([]byte) error) (source str
 	}
 	if len(damaged) == 0 {
 		return "", nil
+	}
+	if len(damaged) == 1 && damaged[0].Path == path+tempSuffix {
+		// The first write of all never ended; nobody was promised its content.
+		return "", setAside(fsys, damaged[0].Path)
 	}
 	return "", &DamagedError{Path: path, Copies: damaged}
 }
