@@ -139,6 +139,7 @@ func (b *Broker) open() error {
 		return err
 	}
 	b.store = store
+	b.boundPositions()
 	if b.flushed != nil {
 		b.flushed.Advance(int64(store.Info().Flushed))
 	}

@@ -3,6 +3,7 @@
 package storage_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -257,4 +258,38 @@ func TestCrashTwiceQueueEnds(t *testing.T) {
 	f.ends(t, "Old", 5)
 	f.ends(t, "T", 60)
 	f.ends(t, "U", 20)
+}
+
+// TestFlushFailureIsFinal: after a failed flush of the log nothing is taken any more and nothing is
+// called flushed; reads go on, and what was flushed before survives.
+func TestFlushFailureIsFinal(t *testing.T) {
+	t.Parallel()
+	var fail atomic.Bool
+	f := newFound(t, t.TempDir(), func(op, path string) error {
+		if fail.Load() && op == "msync" && strings.Contains(path, "commitlog") {
+			return syscall.EIO
+		}
+		return nil
+	})
+	f.fill(t, "T", 4)
+	if err := f.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	flushed := f.Flushed()
+	f.fill(t, "U", 1)
+	fail.Store(true)
+	if err := f.Flush(); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("flush: %v", err)
+	}
+	fail.Store(false)
+	if err := f.Flush(); err == nil || f.Flushed() != flushed || !f.Info().ReadOnly {
+		t.Errorf("flush again: %v, flushed to %d, was %d; %+v", err, f.Flushed(), flushed, f.Info())
+	}
+	es := []storage.Entry{{Draft: draft("T", 0, "refused", "")}}
+	if f.Append(es); !errors.Is(es[0].Err, storage.ErrReadOnly) {
+		t.Errorf("append: %v", es[0].Err)
+	}
+	f.ends(t, "T", 4)
+	f = f.lose(t)
+	f.ends(t, "T", 4)
 }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// boundPositions takes the committed offsets back that name messages which a crash took: the file of
+// offsets may have been on disk before the end of the log was. Without it a consumer would pass over
+// the messages that come in their place; RocketMQ does so if they come before its first pull. It is
+// called once, before anything is served. After a clean stop nothing is looked at.
+func (b *Broker) boundPositions() {
+	if b.store.Info().Recovery.Clean {
+		return
+	}
+	offsets, _ := b.offsets.Snapshot()
+	for name, queues := range offsets {
+		topic, group, ok := strings.Cut(name, "@")
+		if !ok || b.hasBatchQueues(topic) {
+			continue
+		}
+		for queue, at := range queues {
+			_, end, _ := b.store.QueueBounds([]byte(topic), queue)
+			if at <= int64(end) {
+				continue
+			}
+			b.offsets.Commit([]byte(group), []byte(topic), queue, int64(end))
+			b.log.Warn("position was ahead of its queue after a crash and is set to its end",
+				"group", group, "topic", topic, "queue", queue, "position", at, "end", int64(end))
+		}
+	}
+}
+
+// hasBatchQueues reports whether the queues of a topic are of the kind that is kept but not served,
+// so that the store does not know where they end.
+func (b *Broker) hasBatchQueues(topic string) bool {
+	_, err := os.Stat(filepath.Join(b.cfg.StoreRoot, "batchconsumequeue", topic))
+	return err == nil
+}
