@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/skylarkmq/skylark/engine/enginetest"
+)
+
+// TestLedger fills a ledger from a real broker and makes it untrue in each way that a check must see.
+func TestLedger(t *testing.T) {
+	t.Parallel()
+	l := newLedger(enginetest.Start(t).Broker())
+	t.Cleanup(l.close)
+	for i := range 20 {
+		if !l.send(t.Context(), kept, int32(i%queues), strings.Repeat("k", i+1), i*30) ||
+			!l.send(t.Context(), deleted, int32(i%queues), "r0/", i) {
+			t.Fatalf("message %d is not taken", i)
+		}
+	}
+	check := func(want string) {
+		t.Helper()
+		n, err := l.check(t.Context())
+		if want == "" && (err != nil || n == 0) || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("compared %d, %v, want %q", n, err, want)
+		}
+	}
+	check("")
+	at := place{0, 2}
+	was := l.acked[kept][at]
+	l.acked[kept][at] = proof{was.sum + 1, was.at}
+	check("altered")
+	l.acked[kept][at] = was
+	l.acked[kept][place{0, 5}] = was
+	check("lost")
+	delete(l.acked[kept], place{0, 5})
+	l.round = 1
+	check("came back")
+	l.round = 0
+	if err := l.remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check("")
+	if acked, deletions := l.counts(); acked != 40 || deletions != 1 {
+		t.Errorf("%d acknowledged, %d deletions", acked, deletions)
+	}
+}
