@@ -14,11 +14,12 @@ type dispatch struct{ list []Dispatched }
 // returns what to tell when the lock is free again.
 func (s *Store) publishLocked(now int64) *dispatch {
 	s.lastMS = now
-	s.log.Publish(s.next, now)
 	if s.cfg.SyncFlush {
-		s.parkLocked()
+		s.parkLocked() // first: a flush that is quicker than this must find them
+		s.log.Publish(s.next, now)
 		return nil
 	}
+	s.log.Publish(s.next, now)
 	var d *dispatch
 	select {
 	case d = <-s.dispatches:
