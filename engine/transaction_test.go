@@ -141,6 +141,23 @@ func TestTransactions(t *testing.T) {
 	}
 }
 
+// A half message is given up when files as old as it may be deleted: fileReservedTime decides both.
+func TestTransactionsKeptAsLongAsFiles(t *testing.T) {
+	t.Parallel()
+	c := enginetest.Start(t, quickChecks, func(c *engine.Config) { c.FileReservedHours = 1 })
+	p := newPeer(t, c.Broker())
+	p.send("Orders", 0, "plain")
+	old := sendRequest("Orders", 0, "TRAN_MSG", "true", "PGROUP", "PG")
+	old.BornMS -= (2 * time.Hour).Milliseconds()
+	if r := p.call(remoting.SendMessageV2, old, []byte("old")); r.Code != remoting.Success {
+		t.Fatalf("send: %v %s", r.Code, r.Remark)
+	}
+	p.half("Orders", 0, "young", "PG")
+	eventually(t, func() bool {
+		return fmt.Sprint(p.bodies(protocol.TransCheckMaxTimeTopic, 0)) == "[old]"
+	})
+}
+
 func TestTransactionsRejected(t *testing.T) {
 	t.Parallel()
 	c := enginetest.Start(t, func(c *engine.Config) { c.RejectTransactions = true })

@@ -206,6 +206,7 @@ func (b *Broker) wireTransactions() {
 	b.transactions = transaction.New(transaction.Config{
 		Store: b.store, Offsets: b.offsets, StoreHost: b.advertised.Host,
 		TimeOut: ms(b.cfg.TransactionTimeOutMS), Interval: ms(b.cfg.TransactionCheckMS),
+		KeepFor:  time.Duration(b.cfg.FileReservedHours) * time.Hour,
 		CheckMax: b.cfg.TransactionCheckMax, OpMaxSize: b.cfg.TransactionOpMaxSize,
 		HasTopic: func(name []byte) bool { _, ok := b.topics.Lookup(name); return ok },
 		GiveUpTopic: func() error {

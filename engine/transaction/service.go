@@ -45,7 +45,7 @@ type Config struct {
 	Interval  time.Duration // transactionCheckInterval, 30 s: from one check to the next
 	CheckMax  int           // transactionCheckMax, 15: checks before a message is given up
 	OpMaxSize int           // transactionOpMsgMaxSize, 4096: bytes of an op record's body
-	KeepFor   time.Duration // fileReservedTime, 72 h: age at which a message is given up in any case
+	KeepFor   time.Duration // fileReservedTime: age at which a message is given up in any case; 0: 72 h
 
 	// WaitingMax bounds the undecided half messages that are held in memory, 24 bytes each; checks of
 	// those behind them wait. 0: 1 048 576.
