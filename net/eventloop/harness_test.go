@@ -300,6 +300,17 @@ func (h *harness) connect(listener int) *peer {
 	return &peer{t: h.t, conn: conn.(*net.TCPConn), r: bufio.NewReader(conn)}
 }
 
+// connectSmall returns a connection for one that does not read. Its kernel takes little, so that what
+// it leaves unread is with the server, on a machine with large socket buffers too.
+func (h *harness) connectSmall() *peer {
+	h.t.Helper()
+	p := h.connect(0)
+	if err := p.conn.SetReadBuffer(16 << 10); err != nil {
+		h.t.Fatal(err)
+	}
+	return p
+}
+
 func frame(code int32, opaque remoting.Opaque, body []byte) []byte {
 	e := remoting.Begin(nil, remoting.Head{Code: code, Opaque: opaque, Version: 513})
 	return e.End(body)

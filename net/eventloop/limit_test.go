@@ -27,7 +27,7 @@ func TestSlowReader(t *testing.T) {
 			"segments": frame(codeRegions, 1, runsBody(scattered(100, 100<<10))),
 		} {
 			h := start(t, cfg, data)
-			other, p := h.connect(0), h.connect(0)
+			other, p := h.connect(0), h.connectSmall()
 			go func() {
 				for {
 					if _, err := p.conn.Write(request); err != nil {
@@ -56,13 +56,13 @@ func TestSlowReader(t *testing.T) {
 func TestCrowded(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, cfg eventloop.Config) {
-		cfg.MaxOutTotal = 24 << 20
+		cfg.MaxOutTotal = 36 << 20
 		h := start(t, cfg, nil)
 		other := h.connect(0)
 		request := frame(codeFlood, 1, []byte{0, 0, 0x28, 0}) // 10 MiB
 		const count = 8
 		for range count {
-			h.connect(0).write(request)
+			h.connectSmall().write(request)
 		}
 		eventually(t, "some are closed", func() bool { return h.srv.Stats().SlowReaders > 0 })
 		eventually(t, "all are answered or closed", func() bool { return h.commands.Load() >= count })

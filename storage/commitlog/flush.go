@@ -191,13 +191,14 @@ func (l *Log) flushAll() error {
 	return nil
 }
 
-// failFlush makes the failure known and final.
+// failFlush makes the failure known and final. The owner hears of it before anyone who waits does:
+// who has seen a flush fail must not find the store still taking messages.
 func (l *Log) failFlush(err error) {
 	f := &l.flush
+	l.cfg.OnFlushError(err)
 	f.mu.Lock()
 	f.err = err
 	f.mu.Unlock()
 	f.failed.Store(true)
 	f.moved.Broadcast()
-	l.cfg.OnFlushError(err)
 }

@@ -4,7 +4,9 @@ package commitlog_test
 
 import (
 	"errors"
+	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -124,9 +126,17 @@ func TestFlushFails(t *testing.T) {
 		}
 		return nil
 	}
+	var mu sync.Mutex
 	var told []error
 	l, _ := open(t, commitlog.Config{
-		Dir: dir, FS: c, OnFlushError: func(err error) { told = append(told, err) },
+		Dir: dir, FS: c, OnFlushError: func(err error) {
+			for range 1000 { // those who wait, if they were told first, get their chance to see it
+				runtime.Gosched()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, err)
+		},
 	})
 	fill(t, l, 1, 100)
 	if err := l.Flush(); err != nil {
@@ -138,6 +148,11 @@ func TestFlushFails(t *testing.T) {
 		if err := l.Flush(); !errors.Is(err, syscall.EIO) {
 			t.Fatalf("flush: %v", err)
 		}
+		mu.Lock()
+		if len(told) != 1 {
+			t.Error("the one who waited is told before the owner")
+		}
+		mu.Unlock()
 	}
 	d := draft(3, 100)
 	if _, _, err := put(l, &d, 3); !errors.Is(err, syscall.EIO) {
