@@ -5,10 +5,19 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/skylarkmq/skylark/net/invoke"
 	"github.com/skylarkmq/skylark/net/remoting"
 )
+
+// advised is err with what to do about it in its text.
+func advised(err error) error {
+	if next := adviceFor(err); next != "" {
+		return fmt.Errorf("%w (%s)", err, next)
+	}
+	return err
+}
 
 // adviceFor is the one next step that the text of an error names; empty when there is none.
 func adviceFor(err error) string {
@@ -26,8 +35,11 @@ func adviceFor(err error) string {
 		return "check the credentials, and what topic and broker permit"
 	case errors.Is(err, ErrFlowControl):
 		return "send slower; the broker sets the limit"
+	case errors.Is(err, remoting.ErrFrameTooLarge):
+		return "give the client the size of messages that brokers have (WithMaxMessageSize)"
 	case errors.Is(err, ErrMessageTooLarge), errors.Is(err, invoke.ErrTooLarge):
-		return "send less in one message; broker and client have limits (maxMessageSize)"
+		return "send less in one message; client and broker have limits (WithMaxMessageSize, " +
+			"maxMessageSize)"
 	case errors.Is(err, ErrInvalidMessage):
 		return "correct the message; it would be refused again"
 	case errors.Is(err, ErrUnsupported):

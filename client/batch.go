@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// batchTarget is the size at which a batch is sent; the brokers' limit is 4 MiB by default.
+	// batchTarget is the size at which a batch is sent, or the limit of a message where that is less:
+	// brokers hold a batch to it as a whole.
 	batchTarget = 1 << 20
 	// batchesAtOnce bounds how many queues one SendBatch writes to at the same time.
 	batchesAtOnce = 16
@@ -108,7 +109,7 @@ func (p *Producer) checkInBatch(m *Message) error {
 	if _, err := p.topicOf(m.Topic); err != nil {
 		return err
 	}
-	return m.check()
+	return m.check(p.client.cfg.maxMessageSize)
 }
 
 // batchSend is one call of SendBatch. Groups write to places of their own.
@@ -145,6 +146,7 @@ func (b *batchSend) sendGroup(indexes []int) {
 	var idRoom [64]byte
 	var room [256]byte
 	props := room[:0]
+	most := min(batchTarget, p.client.cfg.maxMessageSize)
 	for _, i := range indexes {
 		m := b.messages[i]
 		op := c.op
@@ -155,12 +157,12 @@ func (b *batchSend) sendGroup(indexes []int) {
 			continue
 		}
 		size := record.BatchEntrySize(m.Body, props)
-		if m.timed() || size > batchTarget {
+		if m.timed() || size > most {
 			b.sendChunk(t, &c)
 			b.results[i], b.errs[i] = p.sendAlone(b.ctx, m, nil, b.watch(i))
 			continue
 		}
-		if len(op.body)+size > batchTarget {
+		if len(op.body)+size > most {
 			b.sendChunk(t, &c)
 			op = c.op
 		}

@@ -96,8 +96,8 @@ func New(endpoints []string, opts ...Option) (*Client, error) {
 	c.routes = newRouteTable(c)
 	pool := invoke.Config{
 		DialTimeout: cfg.dialTimeout, WriteTimeout: cfg.writeTimeout, IdleTimeout: cfg.idleTimeout,
-		Dial: cfg.dialer(), Language: remoting.LanguageGo, OnRequest: c.answerBroker,
-		OnClose: c.cfg.hooks.onDisconnect,
+		Dial: cfg.dialer(), Language: remoting.LanguageGo, MaxFrame: cfg.maxFrame(),
+		OnRequest: c.answerBroker, OnClose: c.cfg.hooks.onDisconnect,
 	}
 	if len(cfg.hooks.connect) > 0 {
 		pool.OnOpen = c.cfg.hooks.onConnect

@@ -261,7 +261,10 @@ func (l *lane) fail(p *pull, err error) {
 	failures := q.failures
 	k.mu.Unlock()
 	log := k.client.cfg.logger.Debug
-	if failures == persistentFailures {
+	switch {
+	case errors.Is(err, remoting.ErrFrameTooLarge) && failures == 1: // will not pass by itself
+		log, err = k.client.cfg.logger.Error, advised(err)
+	case failures == persistentFailures:
 		log = k.client.cfg.logger.Warn
 	}
 	log("pull", "group", k.group, "queue", q.id.String(), "err", err)

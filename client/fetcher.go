@@ -148,6 +148,10 @@ func (f *fetcher) complain(err error) {
 	r := f.reader
 	f.brokerID = 0
 	r.client.routes.stale(f.queue.Topic)
+	if errors.Is(err, remoting.ErrFrameTooLarge) {
+		r.report(advised(err))
+		return
+	}
 	var be *BrokerError
 	if errors.As(err, &be) {
 		switch remoting.ResponseCode(be.Code) {

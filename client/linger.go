@@ -63,7 +63,7 @@ func (p *Producer) gather(
 	}
 	t, err := p.topicOf(m.Topic)
 	if err == nil {
-		err = m.check()
+		err = m.check(p.client.cfg.maxMessageSize)
 	}
 	if err != nil {
 		return true, err
@@ -98,9 +98,9 @@ func (l *lingering) add(
 		return err
 	}
 	bytes := record.BatchEntrySize(m.Body, props)
-	if bytes > maxMessageSize {
+	if most := p.client.cfg.maxMessageSize; bytes > most {
 		return fmt.Errorf("client: message to %s has %d bytes with properties, at most %d in a "+
-			"batch: %w", m.Topic, bytes, maxMessageSize, ErrMessageTooLarge)
+			"batch (WithMaxMessageSize): %w", m.Topic, bytes, most, ErrMessageTooLarge)
 	}
 	epoch, err := p.admit(ctx, bytes+entryOverhead, wait)
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 
 // Limits that RocketMQ's clients keep.
 const (
-	maxMessageSize = 4 << 20 // bytes of an uncompressed body
-	maxProperties  = 32767   // bytes of the property text
+	defaultMessageSize = 4 << 20  // bytes of an uncompressed body, unless WithMaxMessageSize says more
+	greatestMessage    = 64 << 20 // what WithMaxMessageSize may be set to
+	maxProperties      = 32767    // bytes of the property text
 )
 
 // Message is what a producer sends. Zero values of the optional fields mean "not set". A send does
@@ -101,15 +102,15 @@ func isReserved(name string) bool {
 	return reserved[name] || strings.HasPrefix(name, transientPrefix)
 }
 
-// check refuses what no broker would take, apart from the topic's name. The error wraps
-// ErrInvalidMessage or ErrMessageTooLarge.
-func (m *Message) check() error {
+// check refuses what no broker would take, apart from the topic's name, and bodies of more than most
+// bytes. The error wraps ErrInvalidMessage or ErrMessageTooLarge.
+func (m *Message) check(most int) error {
 	if len(m.Body) == 0 {
 		return fmt.Errorf("client: message to %s has no body: %w", m.Topic, ErrInvalidMessage)
 	}
-	if len(m.Body) > maxMessageSize {
-		return fmt.Errorf("client: body of %d bytes to %s, at most %d: %w",
-			len(m.Body), m.Topic, maxMessageSize, ErrMessageTooLarge)
+	if len(m.Body) > most {
+		return fmt.Errorf("client: body of %d bytes to %s, at most %d (WithMaxMessageSize): %w",
+			len(m.Body), m.Topic, most, ErrMessageTooLarge)
 	}
 	ways := 0
 	if m.Delay != 0 {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/net/remoting"
 )
 
 // Option sets up a Client. Options are checked together by New.
@@ -39,7 +40,9 @@ type config struct {
 	routeEvery   time.Duration
 	beatEvery    time.Duration
 	resolveEvery time.Duration
-	errs         []error // of options
+
+	maxMessageSize int     // bytes of a body
+	errs           []error // of options
 }
 
 func defaultConfig() config {
@@ -48,6 +51,7 @@ func defaultConfig() config {
 		callTimeout: 3 * time.Second,
 		dialTimeout: 3 * time.Second, writeTimeout: 5 * time.Second, idleTimeout: 120 * time.Second,
 		routeEvery: 30 * time.Second, beatEvery: 30 * time.Second, resolveEvery: 120 * time.Second,
+		maxMessageSize: defaultMessageSize,
 	}
 }
 
@@ -136,8 +140,27 @@ func WithConnTimeouts(dial, write, idle time.Duration) Option {
 	return func(c *config) { c.dialTimeout, c.writeTimeout, c.idleTimeout = dial, write, idle }
 }
 
+// WithMaxMessageSize bounds the body of a message before compression, in bytes, up to 64 MiB. What
+// arrives may have as much, so those who read large messages set it too; 15 MiB always arrive. Give
+// it what brokers have as maxMessageSize, and sends the time they need (WithSendTimeout). The default
+// is 4 MiB, RocketMQ's.
+func WithMaxMessageSize(bytes int) Option {
+	return func(c *config) { c.maxMessageSize = bytes }
+}
+
+// frameExtra is what a frame has beside one body at most: header and properties, or what a stored
+// record adds to them.
+const frameExtra = 1 << 20 // bytes
+
+// maxFrame is the limit of a frame in both directions: RocketMQ's, or what the largest message needs.
+func (c *config) maxFrame() int { return max(remoting.MaxFrame, c.maxMessageSize+frameExtra) }
+
 func (c *config) check() error {
 	errs := c.errs
+	if n := c.maxMessageSize; n < 1 || n > greatestMessage {
+		errs = append(errs, fmt.Errorf("max message size of %d bytes, 1 to %d are allowed", n,
+			greatestMessage))
+	}
 	if c.logger == nil {
 		errs = append(errs, errors.New("logger is nil"))
 	}

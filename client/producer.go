@@ -65,9 +65,9 @@ func WithBuffer(messages, bytes int) ProducerOption {
 // The default is no batches; 5 ms and 64 KiB suit most loads.
 func WithLinger(d time.Duration, bytes int) ProducerOption {
 	return func(c *producerConfig) {
-		if d < 0 || d > time.Minute || bytes < 1 || bytes > maxMessageSize {
-			c.errs = append(c.errs, fmt.Errorf("linger of %s and %d bytes: 0 to 1 min and 1 to %d are "+
-				"allowed", d, bytes, maxMessageSize))
+		if d < 0 || d > time.Minute || bytes < 1 {
+			c.errs = append(c.errs, fmt.Errorf("linger of %s and %d bytes: 0 to 1 min and at least 1 are "+
+				"allowed", d, bytes))
 		}
 		c.linger, c.lingerBytes = d, bytes
 	}
@@ -85,7 +85,8 @@ func WithDefaultTopicRoute(on bool) ProducerOption {
 	return func(c *producerConfig) { c.template = on }
 }
 
-func (c *producerConfig) check() error {
+// check finds what no producer can do; most is the client's limit of a message.
+func (c *producerConfig) check(most int) error {
 	errs := c.errs
 	bad := func(cond bool, format string, args ...any) {
 		if cond {
@@ -96,6 +97,7 @@ func (c *producerConfig) check() error {
 	bad(c.sendTimeout <= 0, "send timeout is %s, must be positive", c.sendTimeout)
 	bad(c.bufferCount < 1 || c.bufferBytes < 1, "buffer of %d messages and %d bytes, at least 1 each",
 		c.bufferCount, c.bufferBytes)
+	bad(c.lingerBytes > most, "linger of %d bytes, at most %d (WithMaxMessageSize)", c.lingerBytes, most)
 	bad(c.compressFrom < 1, "compression from %d bytes, at least 1", c.compressFrom)
 	return errors.Join(errs...)
 }
@@ -198,7 +200,7 @@ func (c *Client) newProducer(group string, opts []ProducerOption) (*Producer, er
 			o(&cfg)
 		}
 	}
-	err := cfg.check()
+	err := cfg.check(c.cfg.maxMessageSize)
 	if verr := protocol.ValidGroup([]byte(c.onWire(group))); verr != nil {
 		err = errors.Join(fmt.Errorf("group %q: %w", group, verr), err)
 	} else if group == protocol.DefaultProducerGroup {

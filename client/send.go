@@ -126,7 +126,7 @@ func (p *Producer) prepare(m *Message, x *extras) (*sendOp, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.check(); err != nil {
+	if err := m.check(p.client.cfg.maxMessageSize); err != nil {
 		return nil, err
 	}
 	op := p.newOp(t)

@@ -68,7 +68,7 @@ func (a *app) adminLeaf(
 			if f.timeoutMS < 1 || f.timeoutMS > 600_000 {
 				return misuse{fmt.Errorf("--timeout-ms is %d, want 1 to 600000", f.timeoutMS)}
 			}
-			c, err := client.New([]string{f.nameServers})
+			c, err := newClient(f.nameServers)
 			if err != nil {
 				return misuse{err}
 			}

@@ -213,7 +213,7 @@ func apacheSendOptions() []apacheOption {
 func (o *apacheOptions) produce() (workload.Produce, *workload.Classic) {
 	set := workload.DefaultProduce()
 	set.NameServers, set.Topic, set.Binary = o.servers(), o.text("t"), true
-	set.Size = int(o.number("s", 1, 4<<20))
+	set.Size = int(o.number("s", 1, 64<<20))
 	set.Keys, set.Tags = o.yes("k"), int(o.number("l", 0, 1_000_000))
 	set.PropertySize = int(o.number("p", 0, 30_000))
 	set.InFlight = int(o.number("w", 1, 8192))
@@ -351,7 +351,7 @@ func (a *app) perfApacheTransactionCommand() *cobra.Command {
 			out := o.common(a)
 			set := workload.DefaultTransactions()
 			set.NameServers, set.Topic = o.servers(), o.text("t")
-			set.Threads, set.Size = int(o.number("w", 1, 4096)), int(o.number("s", 37, 4<<20))
+			set.Threads, set.Size = int(o.number("w", 1, 4096)), int(o.number("s", 37, 64<<20))
 			set.SendRollback, set.SendUnknown = o.share("sr"), o.share("su")
 			set.CheckRollback, set.CheckUnknown = o.share("cr"), o.share("cu")
 			set.Pause = millis(int(o.number("i", 0, math.MaxInt32)))

@@ -75,7 +75,7 @@ func (a *app) receive(ctx context.Context, f *receiveFlags) error {
 	if f.count < 0 || f.timeout < 0 {
 		return misuse{errors.New("--count and --timeout are not negative")}
 	}
-	c, err := client.New([]string{f.nameServers})
+	c, err := newClient(f.nameServers)
 	if err != nil {
 		return misuse{err}
 	}

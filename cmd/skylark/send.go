@@ -71,7 +71,7 @@ func (a *app) send(ctx context.Context, f *sendFlags) error {
 	if err != nil {
 		return err
 	}
-	c, err := client.New([]string{f.nameServers})
+	c, err := newClient(f.nameServers)
 	if err != nil {
 		return misuse{err}
 	}
@@ -118,6 +118,11 @@ func (f *sendFlags) message(stdin io.Reader) (*client.Message, error) {
 		m.Properties[name] = value
 	}
 	return m, nil
+}
+
+// newClient makes a client that leaves the limit of a message to the brokers.
+func newClient(nameServers string) (*client.Client, error) {
+	return client.New([]string{nameServers}, client.WithMaxMessageSize(64<<20))
 }
 
 // closeClient gives a client a moment to say good-bye.

@@ -45,7 +45,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Config sets up a Pool. Zero values mean the defaults named here.
 type Config struct {
 	DialTimeout  time.Duration // 3 s; negative: only the caller's context ends a dial
-	WriteTimeout time.Duration // 10 s for one write; then the connection is closed
+	WriteTimeout time.Duration // 10 s for a write of 1 MiB or less; then the connection is closed
 	IdleTimeout  time.Duration // 120 s without traffic and without waiting calls; negative: never
 
 	// Dial makes a connection, for TLS and tests. Default: TCP with keep-alive.

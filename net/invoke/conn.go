@@ -346,10 +346,9 @@ func (c *Conn) writeLoop() {
 		written := 0
 		if len(out) > 0 {
 			var err error
-			if written, err = c.nc.Write(out); err != nil {
+			if written, err = c.write(out); err != nil {
 				c.fail(err)
 			}
-			c.touch()
 		}
 		if failed {
 			break
@@ -368,6 +367,27 @@ func (c *Conn) writeLoop() {
 		c.mu.Unlock()
 	}
 	_ = c.nc.Close()
+}
+
+// writePiece is how much one write gives the network at most, so that a large frame may take longer
+// than the time-out of a write as long as the peer takes some of it.
+const writePiece = 1 << 20 // bytes
+
+// write writes all of b; the time for its first piece has been set.
+func (c *Conn) write(b []byte) (written int, err error) {
+	for {
+		n, err := c.nc.Write(b[written:min(written+writePiece, len(b))])
+		written += n
+		c.touch()
+		if err != nil || written == len(b) {
+			return written, err
+		}
+		c.mu.Lock()
+		if c.err == nil { // else fail has set the last deadline
+			c.limitWrite(false)
+		}
+		c.mu.Unlock()
+	}
 }
 
 // limitWrite sets the deadline of the write under way and of the next one.

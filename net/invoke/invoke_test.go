@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -331,6 +332,38 @@ func TestWriteTimeoutCloses(t *testing.T) {
 		t.Errorf("closed with %v, want a timeout", err)
 	}
 	_ = pool.Close()
+}
+
+// A large frame over a slow line takes longer than the time-out of a write, and arrives.
+func TestLargeFrameOverASlowLine(t *testing.T) {
+	t.Parallel()
+	const pieces = 12 // of 1 MiB, one in 100 ms
+	ours, theirs := net.Pipe()
+	arrived := make(chan error, 1)
+	go func() {
+		pace := time.NewTicker(100 * time.Millisecond)
+		defer pace.Stop()
+		for range pieces {
+			<-pace.C
+			if _, err := io.CopyN(io.Discard, theirs, 1<<20); err != nil {
+				arrived <- err
+				return
+			}
+		}
+		arrived <- nil
+		_, _ = io.Copy(io.Discard, theirs)
+	}()
+	pool := newPool(t, invoke.Config{
+		WriteTimeout: 900 * time.Millisecond,
+		Dial:         func(context.Context, string, string) (net.Conn, error) { return ours, nil },
+	})
+	err := pool.Oneway(within(t), "slow:1", &invoke.Request{Body: make([]byte, pieces<<20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(t, arrived); err != nil {
+		t.Errorf("the peer saw the end of it after %v", err)
+	}
 }
 
 func TestLargeFramesAndIPv6(t *testing.T) {

@@ -12,7 +12,10 @@ import (
 	"github.com/skylarkmq/skylark/net/remoting"
 )
 
-const lengthSize = 4 // bytes of the length field before a frame
+const (
+	lengthSize = 4        // bytes of the length field before a frame
+	frameMax   = 65 << 20 // bytes behind it: of the largest message that a broker can be set to take
+)
 
 // readFrame returns the next frame with its length field, in memory of its own.
 func readFrame(r io.Reader) ([]byte, error) {
@@ -21,9 +24,8 @@ func readFrame(r io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(length[:])
-	if n < lengthSize || n > remoting.MaxFrame {
-		return nil, fmt.Errorf("faultproxy: frame of %d bytes, want %d to %d", n, lengthSize,
-			remoting.MaxFrame)
+	if n < lengthSize || n > frameMax {
+		return nil, fmt.Errorf("faultproxy: frame of %d bytes, want %d to %d", n, lengthSize, frameMax)
 	}
 	frame := make([]byte, lengthSize+n)
 	copy(frame, length[:])

@@ -50,7 +50,7 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%s: mean %.1f, told as %.1f, want %.1f", tc.text, got, s.mean, tc.mean)
 		}
 	}
-	for _, bad := range []string{"", "0", "-5", "5-2", "9999999", "exp:", "exp:0", "10:0", "10:x", "10,,5", "5:NaN"} {
+	for _, bad := range []string{"", "0", "-5", "5-2", "99999999", "exp:", "exp:0", "10:0", "10:x", "10,,5", "5:NaN"} {
 		if _, err := parseSizes(bad); err == nil {
 			t.Errorf("sizes %q were accepted", bad)
 		}

@@ -4,10 +4,13 @@ package workload_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/skylarkmq/skylark/client"
+	"github.com/skylarkmq/skylark/engine"
 	"github.com/skylarkmq/skylark/engine/enginetest"
 	"github.com/skylarkmq/skylark/perf/measure"
 	"github.com/skylarkmq/skylark/perf/workload"
@@ -51,6 +54,37 @@ func TestE2ERestartUnderLoad(t *testing.T) {
 	}
 	t.Logf("%d acknowledged, %d not, %d read", sent.res.Messages,
 		sent.res.SendFailed+sent.res.ResponseFailed, got.Verify.Messages)
+}
+
+// TestE2ELargeMessages sends messages far above RocketMQ's 4 MiB and reads all of them back.
+func TestE2ELargeMessages(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cluster := enginetest.Start(t, func(c *engine.Config) {
+		c.MaxMessageSize, c.CommitLogFileSize = 64<<20, 160<<20
+	})
+	makeTopic(ctx, t, cluster.NameServer())
+
+	p := workload.DefaultProduce()
+	p.NameServers, p.Topic, p.Verify = []string{cluster.NameServer()}, "load", true
+	p.InFlight, p.Count, p.Sizes = 2, 4, "20971520"
+	sent, err := workload.RunProduce(ctx, p, workload.Output{})
+	if err != nil || !sent.OK || sent.Messages != 4 {
+		t.Fatalf("produce: %+v, %v", sent, err)
+	}
+	c := workload.DefaultConsume()
+	c.NameServers, c.Topic, c.Verify = p.NameServers, p.Topic, true
+	got, err := workload.RunConsume(ctx, c, workload.Output{})
+	if err != nil || !got.OK || got.Verify.Messages != 4 {
+		t.Errorf("consume: %+v, %+v, %v", got, got.Verify, err)
+	}
+
+	p.InFlight = 512
+	_, err = workload.RunProduce(ctx, p, workload.Output{})
+	if !errors.Is(err, workload.ErrSettings) || !strings.Contains(err.Error(), "lower in-flight") {
+		t.Errorf("more under way than fits into memory: %v", err)
+	}
 }
 
 func makeTopic(ctx context.Context, t *testing.T, nameServer string) {

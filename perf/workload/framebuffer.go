@@ -29,7 +29,7 @@ func (f *frameBuffer) fill(r io.Reader) error {
 	}
 	need := len(f.b) / 4
 	if f.end-f.start >= 4 {
-		if total, err := remoting.FrameSize(f.b[f.start:f.end], remoting.MaxFrame); err == nil {
+		if total, err := remoting.FrameSize(f.b[f.start:f.end], frameMax); err == nil {
 			need = max(need, total-(f.end-f.start))
 		}
 	}
@@ -60,7 +60,7 @@ func (f *frameBuffer) next() ([]byte, error) {
 	if f.end-f.start < 4 {
 		return nil, nil
 	}
-	total, err := remoting.FrameSize(f.b[f.start:f.end], remoting.MaxFrame)
+	total, err := remoting.FrameSize(f.b[f.start:f.end], frameMax)
 	if err != nil {
 		return nil, err
 	}

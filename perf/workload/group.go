@@ -194,7 +194,7 @@ func (g *group) readLocked(s *sender, open bool) error {
 	s.redial = redialFirst
 	b := g.buf[:had+n]
 	for len(b) >= 4 {
-		total, err := remoting.FrameSize(b, remoting.MaxFrame)
+		total, err := remoting.FrameSize(b, frameMax)
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,8 @@ const (
 	connectionsMax = 10_000
 	inFlightMax    = 8_192 // a connection; more could fill both socket buffers and lock up
 	batchMax       = 16_384
-	frameMax       = 16 << 20
+	frameMax       = sizeMax + 1<<20 // bytes of a frame in either direction
+	underWayMax    = 4 << 30         // bytes of all requests without an answer
 	loopsMax       = 1024
 	retriesMax     = 100
 	headMost       = 4 << 10 // bytes of a request's header without properties
@@ -189,7 +190,7 @@ func (p *Produce) check() error {
 	p.checkBodies(bad)
 	bad(p.Batch < 1 || p.Batch > batchMax, "batch is %d, want 1 to %d", p.Batch, batchMax)
 	bad((p.Size+p.PropertySize+256)*p.Batch > frameMax,
-		"%d messages of %d bytes do not fit a frame of 16 MiB", p.Batch, p.Size)
+		"%d messages of %d bytes do not fit a frame of %d", p.Batch, p.Size, frameMax)
 	bad(p.Tags < 0 || p.PropertySize < 0, "tags and property size are not negative")
 	bad(p.PropertySize > 30_000, "property size is %d, at most 30000 fit", p.PropertySize)
 	bad(p.Timeout <= 0, "timeout must be positive")
@@ -203,12 +204,15 @@ func (p *Produce) check() error {
 
 // checkBodies judges what says how bodies and properties look.
 func (p *Produce) checkBodies(bad func(cond bool, format string, args ...any)) {
-	least := p.Size
+	least, mean := p.Size, float64(p.Size)
 	if p.Sizes != "" {
 		s, err := parseSizes(p.Sizes)
 		bad(err != nil, "sizes: %v", err)
-		least = s.min
+		least, mean = s.min, s.mean
 	}
+	underWay := (mean + float64(p.PropertySize)) * float64(p.Batch*p.InFlight*p.Connections)
+	bad(underWay > underWayMax, "%.0f bytes would be under way, at most %d: lower in-flight, "+
+		"connections, batch or size", underWay, int64(underWayMax))
 	bad(p.Verify && p.Bodies == "" && least < measure.StampSize,
 		"verify needs a size of at least %d bytes, not %d", measure.StampSize, least)
 	bad(p.Verify && p.Bodies != "", "verify makes bodies of its own: it cannot go with bodies")

@@ -21,7 +21,7 @@ type sizer struct {
 	min  int
 }
 
-const sizeMax = 4 << 20 // bytes, RocketMQ's default maxMessageSize
+const sizeMax = 64 << 20 // bytes, the most that maxMessageSize of a Skylark broker allows
 
 // parseSizes reads how body sizes are spread:
 //
