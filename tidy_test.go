@@ -24,10 +24,11 @@ const module = "github.com/skylarkmq/skylark"
 // imports lists for each package what it may import from this module. A trailing "/..." stands for
 // the package and everything below it. A new package needs a row here.
 var imports = map[string][]string{
-	"zerocopy":       nil,
-	"storage/vfs":    nil,
-	"storage/record": nil,
-	"net/remoting":   nil,
+	"zerocopy":        nil,
+	"storage/vfs":     nil,
+	"storage/record":  nil,
+	"storage/foreign": nil, // what only RocketMQ can read
+	"net/remoting":    nil,
 
 	"storage/vfs/crashfs":  {"storage/vfs"}, // a file system that can lose power, for tests
 	"storage/mappedfile":   {"storage/vfs", "zerocopy"},

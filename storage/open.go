@@ -13,6 +13,7 @@ import (
 
 	"github.com/skylarkmq/skylark/storage/commitlog"
 	"github.com/skylarkmq/skylark/storage/consumequeue"
+	"github.com/skylarkmq/skylark/storage/foreign"
 	"github.com/skylarkmq/skylark/storage/indexfile"
 	"github.com/skylarkmq/skylark/storage/record"
 	"github.com/skylarkmq/skylark/storage/vfs"
@@ -20,8 +21,12 @@ import (
 
 // LockDir takes the lock of a store directory, creating the directory when it is not there. It is for
 // callers that read or write other files of the store before Open; another process that holds it is
-// named by a *vfs.LockedError.
+// named by a *vfs.LockedError. Before it touches anything it refuses, with a *foreign.Error, a store
+// that only RocketMQ can read as a whole.
 func LockDir(root string) (*vfs.Lock, error) {
+	if err := foreign.Check(root); err != nil {
+		return nil, fmt.Errorf("storage: open %s: %w", root, err)
+	}
 	if err := vfs.OS().MkdirAll(root); err != nil {
 		return nil, fmt.Errorf("storage: open %s: %w", root, err)
 	}
@@ -37,7 +42,8 @@ func LockDir(root string) (*vfs.Lock, error) {
 //
 // Errors name the file and what to do: the store is in use (*vfs.LockedError names the process),
 // files have other sizes than configured, the log is damaged in the middle
-// (*commitlog.CorruptionError; see Config.RecoverSkip), or parts of the store are kept in RocksDB.
+// (*commitlog.CorruptionError; see Config.RecoverSkip), or parts of the store are kept where only
+// RocketMQ finds them (*foreign.Error).
 func Open(cfg Config) (*Store, error) {
 	cfg.fill()
 	lock, err := prepare(&cfg)
@@ -64,6 +70,9 @@ func Open(cfg Config) (*Store, error) {
 func prepare(cfg *Config) (*vfs.Lock, error) {
 	if err := cfg.valid(); err != nil {
 		return nil, err
+	}
+	if err := foreign.Check(cfg.RootDir); err != nil { // before the directories are made
+		return nil, fmt.Errorf("storage: open %s: %w", cfg.RootDir, err)
 	}
 	for _, dir := range []string{cfg.RootDir, cfg.CommitLogDir} {
 		if err := cfg.fs().MkdirAll(dir); err != nil {
@@ -94,9 +103,6 @@ func (c *Config) valid() error {
 
 // open does the work of Open behind the lock.
 func (s *Store) open() (err error) {
-	if err := s.refuseRocksDB(); err != nil {
-		return err
-	}
 	clean, err := s.lastStopClean()
 	if err != nil {
 		return err
@@ -215,22 +221,6 @@ func (s *Store) logFailed(err error) {
 	if s.readOnly.CompareAndSwap(false, true) {
 		s.cfg.Notice("flush of the log failed, store is read-only until the next start", "err", err)
 	}
-}
-
-// refuseRocksDB refuses stores that keep queues or configuration in RocksDB: starting without them
-// would look like a store that lost its consumers' positions.
-func (s *Store) refuseRocksDB() error {
-	for _, dir := range []string{
-		"consumequeue", "consumequeue_rocksdb", "config/rdb", "config/consumerOffsets",
-		"config/topics", "config/subscriptionGroups",
-	} {
-		current := s.path(dir, "CURRENT")
-		if _, err := os.Stat(current); err == nil {
-			return fmt.Errorf("%s shows that this part of the store is kept in RocksDB, which is not "+
-				"supported: let RocketMQ convert it to files (storeType=default) first", current)
-		}
-	}
-	return nil
 }
 
 // lastStopClean reports whether the file abort is absent.

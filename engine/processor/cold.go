@@ -219,6 +219,15 @@ func (l *Leaves) topicConfig(name string) (*protocol.TopicConfig, error) {
 	return c, nil
 }
 
+// ordinary refuses a static topic, whose queue ids and offsets mean others than this broker's.
+func (l *Leaves) ordinary(name string) error {
+	if !l.Topics.Static(name) {
+		return nil
+	}
+	return remoting.Errorf(remoting.SystemError, "%s",
+		l.Topics.Unserved(&protocol.TopicConfig{TopicName: name}))
+}
+
 // queue names one of this broker's queues.
 func (l *Leaves) queue(topic string, id int32) protocol.MessageQueue {
 	return protocol.MessageQueue{BrokerName: l.BrokerName, QueueID: id, Topic: topic}

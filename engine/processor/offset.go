@@ -35,18 +35,21 @@ func (p *Offsets) Register(t Cold) {
 		})
 	t[remoting.SearchOffsetByTimestamp] = onHeader(
 		func(_ *Caller, r *protocol.SearchOffsetRequest) Reply {
-			return offsetReply(p.Search(r), nil)
+			return offsetReply(p.Search(r), p.ordinary(r.Topic))
 		})
 	t[remoting.GetMaxOffset] = onHeader(func(_ *Caller, r *protocol.MaxOffsetRequest) Reply {
 		_, end := p.bounds(r.Topic, r.QueueID)
-		return offsetReply(end, nil)
+		return offsetReply(end, p.ordinary(r.Topic))
 	})
 	t[remoting.GetMinOffset] = onHeader(func(_ *Caller, r *protocol.MinOffsetRequest) Reply {
 		lowest, _ := p.bounds(r.Topic, r.QueueID)
-		return offsetReply(lowest, nil)
+		return offsetReply(lowest, p.ordinary(r.Topic))
 	})
 	t[remoting.GetEarliestMsgStoreTime] = onHeader(
 		func(_ *Caller, r *protocol.EarliestStoreTimeRequest) Reply {
+			if err := p.ordinary(r.Topic); err != nil {
+				return Fail(err)
+			}
 			ms := p.Store.EarliestStoreTime([]byte(r.Topic), r.QueueID)
 			return Reply{Header: &protocol.EarliestStoreTimeResponse{Timestamp: ms}}
 		})
@@ -69,6 +72,9 @@ func offsetReply(off int64, err error) Reply {
 // first message is still there and in memory, unless FromLastStrict is set; otherwise code 22, and
 // the client decides by its consume-from-where.
 func (p *Offsets) Query(r *protocol.QueryConsumerOffsetRequest) (int64, error) {
+	if err := p.ordinary(r.Topic); err != nil {
+		return 0, err
+	}
 	topic := []byte(r.Topic)
 	if off, ok := p.Offsets.Query([]byte(r.Group), topic, r.QueueID); ok {
 		return off, nil
@@ -95,6 +101,9 @@ func (p *Offsets) Commit(r *protocol.UpdateConsumerOffsetRequest) (stored bool, 
 	}
 	if _, ok := p.Topics.Find(r.Topic); !ok {
 		return false, remoting.Errorf(remoting.TopicNotExist, "Topic %s not exist!", r.Topic)
+	}
+	if err := p.ordinary(r.Topic); err != nil {
+		return false, err
 	}
 	if !r.HasQueueID {
 		return false, remoting.Errorf(remoting.InvalidParameter,

@@ -145,6 +145,9 @@ func (p *Pops) topicOf(c *Caller, name string, queue int32) (*protocol.TopicConf
 	case queue >= cfg.ReadQueueNums:
 		return nil, illegalQueue(remoting.InvalidParameter, c, cfg, queue)
 	}
+	if why := p.Topics.Unserved(cfg); why != "" {
+		return nil, remoting.Errorf(remoting.SystemError, "%s", why)
+	}
 	return cfg, nil
 }
 

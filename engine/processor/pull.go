@@ -158,6 +158,9 @@ func (p *Pull) check(c *eventloop.Conn, cmd *remoting.Command, call *pulled) (in
 		return forbiddenTopic, remoting.Errorf(remoting.NoPermission,
 			"the topic[%s] pulling message is forbidden", r.Topic)
 	}
+	if why := p.Topics.Unserved(cfg); why != "" {
+		return 0, remoting.Errorf(remoting.SystemError, "%s", why)
+	}
 	if r.QueueID < 0 || r.QueueID >= cfg.ReadQueueNums {
 		return 0, remoting.Errorf(remoting.InvalidParameter,
 			"queueId[%d] is illegal, topic:[%s] topicConfig.readQueueNums:[%d] consumer:[/%s]",

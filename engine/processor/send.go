@@ -281,14 +281,13 @@ func (s *Send) checkKind(cfg *protocol.TopicConfig, cmd *remoting.Command) error
 		return remoting.Errorf(remoting.MessageIllegal,
 			"the message is illegal: sysFlag says that it is an inner batch")
 	}
+	if why := s.Topics.Unserved(cfg); why != "" {
+		return remoting.Errorf(remoting.SystemError, "%s", why)
+	}
 	if len(cfg.Attributes) > 0 {
 		if cfg.Attributes["queue.type"] == "BatchCQ" {
 			return remoting.Errorf(remoting.SystemError, "topic %s has queue.type BatchCQ, which "+
 				"this broker reads but does not write yet", cfg.TopicName)
-		}
-		if cfg.Attributes["cleanup.policy"] == "COMPACTION" {
-			return remoting.Errorf(remoting.SystemError, "topic %s has cleanup.policy COMPACTION, "+
-				"which this broker does not write yet", cfg.TopicName)
 		}
 	}
 	if r.Batch && len(r.Topic) > 127 {

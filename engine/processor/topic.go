@@ -115,6 +115,9 @@ func (p *Topics) check(c *protocol.TopicConfig) error {
 	if p.Topics.IsSystem(c.TopicName) {
 		return conflict(c.TopicName)
 	}
+	if err := p.ordinary(c.TopicName); err != nil {
+		return err
+	}
 	if c.TopicFilterType != protocol.SingleTag && c.TopicFilterType != protocol.MultiTag {
 		return remoting.Errorf(remoting.SystemError,
 			"topicFilterType [%s] is not SINGLE_TAG or MULTI_TAG", c.TopicFilterType)
@@ -193,6 +196,9 @@ func (p *Topics) Delete(name string) error {
 	if p.Topics.IsSystem(name) {
 		return conflict(name)
 	}
+	if err := p.ordinary(name); err != nil {
+		return err
+	}
 	for _, group := range p.Offsets.Groups(name) {
 		for _, mark := range [...]string{"_", "+"} {
 			if retry := protocol.RetryPrefix + group + mark + name; p.exists(retry) {
@@ -233,7 +239,8 @@ func (p *Topics) deleteOne(name string) error {
 // stay.
 func (p *Topics) Clean() error {
 	for _, name := range p.Store.Topics() {
-		if p.exists(name) || p.Topics.IsSystem(name) || strings.HasPrefix(name, protocol.LMQPrefix) {
+		if p.exists(name) || p.Topics.IsSystem(name) || p.Topics.Static(name) ||
+			strings.HasPrefix(name, protocol.LMQPrefix) {
 			continue
 		}
 		if err := p.deleteOne(name); err != nil {

@@ -51,6 +51,7 @@ type Table struct {
 	path   string
 	cfg    Config
 	system map[string]bool // the names that count as system topics here, constant
+	static map[string]bool // static topics, constant
 
 	current atomic.Pointer[state]
 
@@ -99,7 +100,12 @@ func Open(dir string, cfg Config) (*Table, error) {
 	if err := t.load(s); err != nil {
 		return nil, err
 	}
+	var err error
+	if t.static, err = loadStatic(dir); err != nil {
+		return nil, err
+	}
 	t.current.Store(s)
+	t.sayUnserved()
 	return t, nil
 }
 
