@@ -299,11 +299,15 @@ func (l *loader) inspectFile(q *Queue, base int64, last *Unit) (n int64, rest bo
 	defer func() { _ = f.Close() }()
 	size := q.set.cfg.FileSize
 	used := dataEnd(f, size)
+	if used <= int64(len(l.buf)) {
+		f.ReadAhead(false) // it would read the hole behind the data, a quarter of a megabyte
+	}
 	for n < size {
 		if n >= used {
 			return n, false, nil
 		}
-		chunk := l.buf[:min(int64(len(l.buf)), size-n)]
+		whole := (used - n + UnitSize - 1) / UnitSize * UnitSize
+		chunk := l.buf[:min(int64(len(l.buf)), size-n, whole)]
 		if _, err := f.ReadAt(chunk, n); err != nil && !errors.Is(err, io.EOF) {
 			return 0, false, err
 		}

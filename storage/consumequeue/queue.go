@@ -202,7 +202,7 @@ func (q *Queue) openLocked(base int64, create bool) (*segment, error) {
 			return nil, err
 		}
 	}
-	s, err := openSegment(q, base, isNew)
+	s, err := openSegment(q, base, isNew, base+size >= behind)
 	if err != nil {
 		return nil, err
 	}

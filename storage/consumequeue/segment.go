@@ -49,7 +49,11 @@ func parseFileName(name string) (base int64, ok bool) {
 
 // openSegment maps the file of q that begins at base, with one reference for the caller. create
 // makes the file when it is missing; a file is extended to its full size, without blocks.
-func openSegment(q *Queue, base int64, create bool) (*segment, error) {
+//
+// The last file of a queue is mostly a hole, so it has no read-ahead: the fault of its first unit
+// would fill the page cache with 6 MB of zeros, for each queue. A reader then faults once for each
+// page of 204 units that is not there, and never waits for more than that page.
+func openSegment(q *Queue, base int64, create, last bool) (*segment, error) {
 	path := filepath.Join(q.dir(), fileName(base))
 	flag := os.O_RDWR
 	if create {
@@ -76,6 +80,9 @@ func openSegment(q *Queue, base int64, create bool) (*segment, error) {
 	file, err := f.Map(int(size))
 	if err != nil {
 		return nil, err
+	}
+	if last {
+		file.ReadAhead(false)
 	}
 	s := &segment{queue: q, base: base, file: file, mem: file.Bytes()}
 	s.refs.Store(1)

@@ -93,6 +93,9 @@ type Mapping interface {
 	// Populate creates writable pages for a range, so that stores there do not fault. Bytes that
 	// exist stay. ErrNotSupported on kernels that cannot.
 	Populate(from, size int) error
+	// ReadAhead switches what a fault brings in: the page and its neighbours, as at first, which on a
+	// disk with much read-ahead are megabytes of zeros where a file has a hole; or the page alone.
+	ReadAhead(on bool)
 	// Unmap ends the mapping; Bytes must not be touched any more.
 	Unmap() error
 }
