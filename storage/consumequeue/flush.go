@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 )
 
 // addDirty notes that q has bytes to flush. Writer only.
@@ -23,6 +25,10 @@ func (s *Set) addDirty(q *Queue) {
 // flush; 0 means all. It returns whether any queue has bytes left to flush. One goroutine at a time
 // calls it; it blocks for the disk. After an error the bytes may be lost and must not be counted as
 // flushed.
+//
+// Cost: a sync for each queue, one more for its folder while that is new, and one for each folder
+// above whatever the number of new queues. Many queues are synced by several goroutines, since a
+// file system commits what waits at once in one go.
 func (s *Set) Flush(leastPages int64) (more bool, err error) {
 	s.dirtyMu.Lock()
 	list := s.dirty
@@ -31,9 +37,24 @@ func (s *Set) Flush(leastPages int64) (more bool, err error) {
 		q.dirty.Store(false)
 	}
 	s.dirtyMu.Unlock()
-	for _, q := range list {
-		if e := q.flush(leastPages); e != nil && err == nil {
-			err = e
+	steps := make([]flushStep, len(list))
+	goroutines := 1
+	if len(list) >= manyQueues {
+		goroutines = flushers
+	}
+	atOnce(goroutines, len(list), func(i int) { steps[i] = list[i].sync(leastPages) })
+	s.syncFolders(list, steps)
+	for i, q := range list {
+		switch step := &steps[i]; {
+		case step.err != nil:
+			if step.named {
+				q.named.Store(false)
+			}
+			if err == nil {
+				err = fmt.Errorf("consumequeue: flush queue %s: %w", q.id, step.err)
+			}
+		case step.synced:
+			q.flushed.Store(step.upTo)
 		}
 		if q.flushed.Load() < q.written.Load() {
 			s.addDirty(q)
@@ -43,43 +64,88 @@ func (s *Set) Flush(leastPages int64) (more bool, err error) {
 	return more, err
 }
 
-// flush syncs what was written since the last flush, when it is enough.
-func (q *Queue) flush(leastPages int64) error {
+const (
+	manyQueues = 64 // from so many on, several goroutines sync them
+	flushers   = 16 // goroutines that do
+)
+
+// flushStep is what the flush of one queue has come to.
+type flushStep struct {
+	upTo   int64 // units that are on disk once the names are
+	synced bool  // false: there was too little to flush
+	named  bool  // names of new files are among it; the folders above wait for their sync
+	err    error
+}
+
+// atOnce runs do for 0 to n-1 in several goroutines and waits for them.
+func atOnce(goroutines, n int, do func(i int)) {
+	if goroutines == 1 {
+		for i := range n {
+			do(i)
+		}
+		return
+	}
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				do(int(i))
+			}
+		})
+	}
+	all.Wait()
+}
+
+// sync syncs what was written since the last flush, when it is enough, and the queue's own folder.
+func (q *Queue) sync(leastPages int64) flushStep {
 	written := q.written.Load()
 	from, to := q.flushed.Load()*UnitSize, written*UnitSize
 	if to/pageSize-from/pageSize < leastPages {
-		return nil
+		return flushStep{}
 	}
+	step := flushStep{upTo: written, synced: true}
 	size := q.set.cfg.FileSize
 	for base := from - from%size; base < to; base += size {
 		err := q.flushFile(base, max(from-base, 0), min(to-base, size))
 		if errors.Is(err, ErrDeleted) {
-			break
+			return step
 		}
 		if err != nil {
-			return fmt.Errorf("consumequeue: flush queue %s: %w", q.id, err)
+			step.err = err
+			return step
 		}
 	}
-	if err := q.syncNames(); err != nil {
-		return fmt.Errorf("consumequeue: flush queue %s: %w", q.id, err)
+	if q.named.Swap(true) || q.Deleted() {
+		return step
 	}
-	q.flushed.Store(written)
-	return nil
+	step.named = true
+	if err := q.set.cfg.FS.SyncDir(q.dir()); err != nil && !q.Deleted() {
+		step.err = err
+	}
+	return step
 }
 
-// syncNames makes the names of new files durable, and those of the folders above them.
-func (q *Queue) syncNames() error {
-	if q.named.Swap(true) || q.Deleted() {
-		return nil
-	}
-	dir := q.dir()
-	for _, path := range []string{dir, filepath.Dir(dir), q.set.cfg.Dir} {
-		if err := q.set.cfg.FS.SyncDir(path); err != nil && !q.Deleted() {
-			q.named.Store(false)
-			return err
+// syncFolders makes the names of new queues durable: each topic's folder once, then the one of all.
+func (s *Set) syncFolders(list []*Queue, steps []flushStep) {
+	var root error
+	done := map[string]error{}
+	for i, q := range list {
+		if !steps[i].named || steps[i].err != nil || q.Deleted() {
+			continue
+		}
+		if len(done) == 0 {
+			root = s.cfg.FS.SyncDir(s.cfg.Dir)
+		}
+		err, known := done[q.id.Topic]
+		if !known {
+			err = s.cfg.FS.SyncDir(filepath.Dir(q.dir()))
+			done[q.id.Topic] = err
+		}
+		if err = errors.Join(err, root); err != nil && !q.Deleted() {
+			steps[i].err = err
 		}
 	}
-	return nil
 }
 
 // flushFile syncs a range of one file, through its mapping if there is one.
