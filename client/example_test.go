@@ -349,6 +349,39 @@ func Example_admin() {
 	// Output: 2 0 <nil>
 }
 
+// Send the dead letters of a group again.
+func Example_deadLetters() {
+	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
+		k, err := c.NewConsumer("billing", client.WithSubscription("created", client.All()),
+			client.WithStart(client.Earliest))
+		if err != nil {
+			return err
+		}
+		if _, err := p.Send(ctx, made("order 7")); err != nil {
+			return err
+		}
+		consuming, stop := context.WithCancel(ctx)
+		bug := func(context.Context, *client.Received) error {
+			stop()
+			return client.DeadLetter(errors.New("bug"))
+		}
+		if err := k.Run(consuming, bug); err != nil {
+			return err
+		}
+		a := admin.New(c) // the bug is repaired; skylark admin resendDeadLetters does the same
+		letters := admin.DeadLetterQuery{Group: "billing", Topic: "created"}
+		for l, err := range a.DeadLetters(ctx, letters) {
+			fmt.Println(string(l.Body), "tried", l.ReconsumeTimes, err)
+		}
+		done, err := a.ResendDeadLetters(ctx, admin.Resend{Letters: letters}) // StateFile: go on after a crash
+		fmt.Println("resent", done.Resent, err)
+		return nil
+	})
+	// Output:
+	// order 7 tried 1 <nil>
+	// resent 1 <nil>
+}
+
 // Test your program against a real broker in the test's process.
 func TestReadmeBilling(t *testing.T) {
 	cluster := clienttest.Start(t, clienttest.WithTopics("created"), clienttest.WithoutAutoCreate())

@@ -51,7 +51,7 @@ func (a *app) adminCommand() *cobra.Command {
 	fl.IntVar(&f.timeoutMS, "timeout-ms", 5000, "time for one request to one server, 1 to 600000")
 	for _, group := range [][]*cobra.Command{
 		a.topicCommands(f), a.groupCommands(f), a.offsetCommands(f), a.messageCommands(f),
-		a.brokerCommands(f), a.nameServerCommands(f),
+		a.brokerCommands(f), a.nameServerCommands(f), a.deadCommands(f),
 	} {
 		cmd.AddCommand(group...)
 	}
