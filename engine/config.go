@@ -120,6 +120,7 @@ type Config struct {
 	// The store.
 	StoreRoot           string `key:"storePathRootDir" important:"true"`
 	CommitLogDir        string `key:"storePathCommitLog" important:"true"`
+	CommitLogReadOnly   string `key:"readOnlyCommitLogStorePaths"`
 	StoreType           string `key:"storeType" oneof:"default"`
 	CommitLogFileSize   int64  `key:"mappedFileSizeCommitLog" min:"65536" max:"2147483647"`
 	QueueFileSize       int64  `key:"mappedFileSizeConsumeQueue" min:"20" max:"2147483647"`
@@ -307,10 +308,6 @@ func (c *Config) complete() error {
 	}
 	if _, err := delay.ParseLevels(c.DelayLevels); err != nil {
 		errs = append(errs, err)
-	}
-	if strings.Contains(c.CommitLogDir, ",") {
-		errs = append(errs, fmt.Errorf("storePathCommitLog %q: several directories are not available "+
-			"on this broker yet, name one", c.CommitLogDir))
 	}
 	if c.FlushDiskType == "SYNC_FLUSH" && c.SyncFlushTimeoutMS > 60000 {
 		errs = append(errs, fmt.Errorf("syncFlushTimeout %d: at most 60000, or clients give up long "+

@@ -55,10 +55,9 @@ func TestConfigFile(t *testing.T) {
 func TestConfigThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(c *engine.Config){
-		"brokerRole":         func(c *engine.Config) { c.BrokerRole = "SLAVE" },
-		"brokerId":           func(c *engine.Config) { c.BrokerID = 3 },
-		"namesrvAddr":        func(c *engine.Config) { c.NameServers = "localhost" },
-		"storePathCommitLog": func(c *engine.Config) { c.CommitLogDir = "/a,/b" },
+		"brokerRole":  func(c *engine.Config) { c.BrokerRole = "SLAVE" },
+		"brokerId":    func(c *engine.Config) { c.BrokerID = 3 },
+		"namesrvAddr": func(c *engine.Config) { c.NameServers = "localhost" },
 	} {
 		cfg := engine.Default()
 		change(&cfg)

@@ -79,7 +79,8 @@ func (d *dynamic) Update(text string) error {
 // fixed keys cannot be changed from afar.
 func (d *dynamic) fixed(key string) bool {
 	switch key {
-	case "brokerConfigPath", "rocketmqHome", "configBlackList", "bindAddress":
+	case "brokerConfigPath", "rocketmqHome", "configBlackList", "bindAddress",
+		"readOnlyCommitLogStorePaths":
 		return true
 	}
 	return strings.HasPrefix(key, "storePath") ||

@@ -100,6 +100,7 @@ func (b *Broker) storeConfig() storage.Config {
 	s := storage.DefaultConfig(cfg.StoreRoot)
 	s.CommitLogDir, s.SegmentSize, s.QueueFileSize = cfg.CommitLogDir, cfg.CommitLogFileSize,
 		cfg.QueueFileSize
+	s.CommitLogReadOnly = cfg.CommitLogReadOnly
 	s.IndexSlots, s.IndexEntries, s.IndexEnable = cfg.IndexSlots, cfg.IndexEntries, cfg.IndexEnable
 	s.MaxMessageSize = cfg.MaxMessageSize
 	s.SyncFlush = cfg.FlushDiskType == "SYNC_FLUSH"

@@ -4,6 +4,8 @@ package storage
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/skylarkmq/skylark/storage/consumequeue"
@@ -18,9 +20,15 @@ type QueueID = consumequeue.ID
 // Config says where a store lies and how it works. Start from DefaultConfig. Names in brackets are
 // RocketMQ's (MessageStoreConfig). Sizes of files must be those the files were written with.
 type Config struct {
-	RootDir      string // storePathRootDir
-	CommitLogDir string // storePathCommitLog; empty: RootDir/commitlog
-	FS           vfs.FS // nil: the operating system's; tests use one that loses power
+	RootDir string // storePathRootDir
+	// CommitLogDir is where the log lies; empty: RootDir/commitlog. Several directories stand between
+	// commas, and new files go round over them (storePathCommitLog).
+	CommitLogDir string
+	// CommitLogReadOnly are further directories of the log, between commas, in which no file is made,
+	// also when CommitLogDir names them (readOnlyCommitLogStorePaths). RocketMQ looks at it only when
+	// CommitLogDir has a comma; here it always counts.
+	CommitLogReadOnly string
+	FS                vfs.FS // nil: the operating system's; tests use one that loses power
 
 	// Lock is RootDir's lock when the caller has taken it with LockDir; the store gives it up at its
 	// Close and when Open fails. Nil: Open takes it.
@@ -118,6 +126,29 @@ func DefaultConfig(root string) Config {
 		DiskFullRatio:            90,
 		DiskFreeRatio:            85,
 	}
+}
+
+// pathSplitter stands between directories (RocketMQ MixAll.MULTI_PATH_SPLITTER; there a system
+// property can change it).
+const pathSplitter = ","
+
+// splitPaths reads a list of directories.
+func splitPaths(text string) []string {
+	var paths []string
+	for path := range strings.SplitSeq(text, pathSplitter) {
+		if path = strings.TrimSpace(path); path != "" {
+			paths = append(paths, filepath.Clean(path))
+		}
+	}
+	return paths
+}
+
+// logDirs returns the directories of the log that new files may be made in.
+func (c *Config) logDirs() []string {
+	readOnly := splitPaths(c.CommitLogReadOnly)
+	return slices.DeleteFunc(splitPaths(c.CommitLogDir), func(dir string) bool {
+		return slices.Contains(readOnly, dir)
+	})
 }
 
 // fill sets what the zero value leaves open.

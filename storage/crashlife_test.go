@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,7 @@ type history struct {
 	base   string
 	round  int
 	keep   float64
+	spread bool // the log lies in two directories
 
 	storyMu sync.Mutex
 	story   strings.Builder
@@ -74,7 +76,7 @@ type history struct {
 func runHistory(seed uint64, dir string, sum *tally) (story string, err error) {
 	h := &history{
 		r: rand.New(rand.NewPCG(seed, 2)), images: rand.New(rand.NewPCG(seed, 3)), sum: sum,
-		base: dir, lines: map[storage.QueueID]line{},
+		base: dir, lines: map[storage.QueueID]line{}, spread: seed%3 == 0,
 	}
 	h.configure()
 	sum.seeds.Add(1)
@@ -126,6 +128,10 @@ func (h *history) life() error {
 	}
 	h.disk = disk
 	h.cfg.FS, h.cfg.CommitLogDir = openFS{disk}, ""
+	if h.spread {
+		h.cfg.CommitLogDir = filepath.Join(h.cfg.RootDir, "commitlog") + "," +
+			filepath.Join(h.cfg.RootDir, "commitlog2")
+	}
 	h.mu.Lock()
 	h.calls, h.crashAt, h.failAt, h.failed, h.taken = 0, 0, 0, false, nil
 	h.keep = []float64{0, 0.3, 0.9, 1}[h.r.IntN(4)]
@@ -367,10 +373,13 @@ func entryQueue(e *storage.Entry) storage.QueueID {
 
 // clean makes the oldest files of the log old, and has the cleaner look.
 func (h *history) clean() error {
-	files, err := filepath.Glob(filepath.Join(h.cfg.RootDir, "commitlog", "*"))
+	files, err := filepath.Glob(filepath.Join(h.cfg.RootDir, "commitlog*", "*"))
 	if err != nil || len(files) < 2 {
 		return err
 	}
+	slices.SortFunc(files, func(a, b string) int { // the directories take turns
+		return strings.Compare(filepath.Base(a), filepath.Base(b))
+	})
 	n := 1 + h.r.IntN(len(files)-1)
 	old := time.Now().Add(-2 * time.Hour)
 	for _, f := range files[:n] {

@@ -3,13 +3,11 @@
 package storage
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/skylarkmq/skylark/storage/record"
-	"github.com/skylarkmq/skylark/storage/vfs"
 )
 
 // idleRounds is how many rounds pass between two looks for queue files that nobody uses.
@@ -156,49 +154,6 @@ func (s *Store) noteCheckpoint(err error) {
 	if err != nil {
 		s.cfg.Notice("checkpoint not written", "err", err)
 	}
-}
-
-// lookAtDisk sets and clears the disk-full flag; between the two ratios it stays as it is.
-func (s *Store) lookAtDisk() {
-	used := s.diskUsed()
-	s.diskPercent.Store(int64(used))
-	switch {
-	case used > s.cfg.DiskFullRatio:
-		if s.diskFull.CompareAndSwap(false, true) {
-			s.cfg.Notice("disk is full, messages are refused", "path", s.cfg.RootDir,
-				"used", used, "limit", s.cfg.DiskFullRatio)
-		}
-	case used <= s.cfg.DiskFreeRatio:
-		if s.diskFull.CompareAndSwap(true, false) {
-			s.cfg.Notice("disk has space again, messages are taken", "path", s.cfg.RootDir,
-				"used", used)
-		}
-	}
-}
-
-// diskUsed returns the used share of the fuller of the two disks in percent, rounded up; -1 when it
-// is not known.
-func (s *Store) diskUsed() int {
-	used := -1
-	for _, path := range []string{s.cfg.CommitLogDir, s.cfg.RootDir} {
-		u, err := vfs.OS().Usage(path)
-		if err != nil {
-			continue
-		}
-		percent := u.UsedRatio() * 100
-		whole := int(percent)
-		if percent > float64(whole) {
-			whole++
-		}
-		used = max(used, whole)
-	}
-	return used
-}
-
-// fullError tells path, ratio and limit.
-func (s *Store) fullError() error {
-	return fmt.Errorf("%w: %s is used to %d percent, the limit is %d", ErrDiskFull, s.cfg.RootDir,
-		s.diskPercent.Load(), s.cfg.DiskFullRatio)
 }
 
 // Flush brings to disk what was appended before the call. It blocks for the disk.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/skylarkmq/skylark/storage/commitlog"
 	"github.com/skylarkmq/skylark/storage/consumequeue"
@@ -74,10 +73,8 @@ func prepare(cfg *Config) (*vfs.Lock, error) {
 	if err := foreign.Check(cfg.RootDir); err != nil { // before the directories are made
 		return nil, fmt.Errorf("storage: open %s: %w", cfg.RootDir, err)
 	}
-	for _, dir := range []string{cfg.RootDir, cfg.CommitLogDir} {
-		if err := cfg.fs().MkdirAll(dir); err != nil {
-			return nil, fmt.Errorf("storage: open %s: %w", cfg.RootDir, err)
-		}
+	if err := cfg.fs().MkdirAll(cfg.RootDir); err != nil {
+		return nil, fmt.Errorf("storage: open %s: %w", cfg.RootDir, err)
 	}
 	if cfg.Lock != nil {
 		return cfg.Lock, nil
@@ -90,9 +87,9 @@ func (c *Config) valid() error {
 	switch {
 	case c.RootDir == "":
 		return errors.New("storage: open: no directory is given")
-	case strings.Contains(c.CommitLogDir, ","):
-		return fmt.Errorf("storage: open: storePathCommitLog %q names several directories, which is "+
-			"not supported: move the files into one", c.CommitLogDir)
+	case len(c.logDirs()) == 0:
+		return fmt.Errorf("storage: open: storePathCommitLog %q names no directory that "+
+			"readOnlyCommitLogStorePaths %q leaves writable", c.CommitLogDir, c.CommitLogReadOnly)
 	case c.MaxMessageSize <= 0 || int64(c.recordMax())+record.BlankSize > c.SegmentSize &&
 		c.SegmentSize > 2*recordSlack:
 		return fmt.Errorf("storage: open: maxMessageSize %d does not fit into log files of %d bytes "+
@@ -117,8 +114,10 @@ func (s *Store) open() (err error) {
 		return err
 	}
 	s.log, err = commitlog.Open(commitlog.Config{
-		FS: s.cfg.FS, Dir: s.cfg.CommitLogDir, SegmentSize: s.cfg.SegmentSize,
-		Sync: s.cfg.SyncFlush, FlushInterval: s.cfg.FlushInterval,
+		FS: s.cfg.FS, Dirs: splitPaths(s.cfg.CommitLogDir),
+		ReadOnlyDirs: splitPaths(s.cfg.CommitLogReadOnly), FullDirs: s.fullLogDirs,
+		SegmentSize: s.cfg.SegmentSize,
+		Sync:        s.cfg.SyncFlush, FlushInterval: s.cfg.FlushInterval,
 		FlushThorough: s.cfg.FlushThorough, FlushLeastPages: s.cfg.FlushLeastPages,
 		CleanStop: clean, SkipDamaged: s.cfg.RecoverSkip,
 		OnFlushed: s.flushed, OnFlushError: s.logFailed, Notice: s.cfg.Notice,

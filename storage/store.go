@@ -50,6 +50,7 @@ type Store struct {
 	readOnly    atomic.Bool
 	diskFull    atomic.Bool
 	diskPercent atomic.Int64
+	fullDirs    atomic.Pointer[[]string] // directories of the log that are nearly full
 
 	// With SyncFlush: queues with messages that are not visible yet.
 	parkedMu  sync.Mutex

@@ -348,9 +348,12 @@ func TestOpenRefuses(t *testing.T) {
 		"rocksdb queues": {func(t *testing.T, cfg *storage.Config) {
 			writeFile(t, filepath.Join(cfg.RootDir, "consumequeue", "CURRENT"), "x")
 		}, "RocksDB"},
-		"several log folders": {func(_ *testing.T, cfg *storage.Config) {
-			cfg.CommitLogDir = "/a,/b"
-		}, "storePathCommitLog"},
+		"no writable log folder": {func(_ *testing.T, cfg *storage.Config) {
+			cfg.CommitLogDir, cfg.CommitLogReadOnly = "/a,/b", "/b,/a"
+		}, "readOnlyCommitLogStorePaths"},
+		"read-only log folder is not there": {func(_ *testing.T, cfg *storage.Config) {
+			cfg.CommitLogReadOnly = filepath.Join(cfg.RootDir, "older")
+		}, "older"},
 		"segment size": {func(t *testing.T, cfg *storage.Config) {
 			s, err := storage.Open(*cfg)
 			if err != nil {

@@ -39,7 +39,8 @@ func (a *app) inspectCommand() *cobra.Command {
 func (a *app) inspectLeaf(
 	use, short string, do func(ctx context.Context, d *inspect.Dir) error,
 ) *cobra.Command {
-	return &cobra.Command{
+	var logDirs []string
+	cmd := &cobra.Command{
 		Use: use + " DIR", Short: short,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -48,7 +49,7 @@ func (a *app) inspectLeaf(
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := inspect.Open(args[0])
+			d, err := inspect.Open(args[0], logDirs...)
 			if err != nil {
 				return err
 			}
@@ -56,6 +57,9 @@ func (a *app) inspectLeaf(
 			return do(cmd.Context(), d)
 		},
 	}
+	cmd.Flags().StringSliceVar(&logDirs, "commitlog", nil,
+		"where the log lies, if not in DIR/commitlog (storePathCommitLog, with commas)")
+	return cmd
 }
 
 // progress shows on a terminal how far a long look is, from its third second on.

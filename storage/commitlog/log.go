@@ -22,6 +22,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,13 @@ type Config struct {
 	FS vfs.FS
 	// Dir holds the segments and nothing else. It is created.
 	Dir string
+	// Dirs, when it is not empty, are the directories of segments in place of Dir: new ones go round
+	// over them. ReadOnlyDirs hold more, and none is created there, also when Dirs names them
+	// (RocketMQ storePathCommitLog and readOnlyCommitLogStorePaths, MultiPathMappedFileQueue).
+	Dirs, ReadOnlyDirs []string
+	// FullDirs returns the directories that new segments avoid as long as there are others. Any
+	// goroutine may call it. It may be nil.
+	FullDirs func() []string
 	// SegmentSize is the size of each segment in bytes; default 1 GiB. It must be that of existing
 	// segments (RocketMQ mappedFileSizeCommitLog).
 	SegmentSize int64
@@ -91,6 +99,10 @@ func (c *Config) setDefaults() {
 	if c.FS == nil {
 		c.FS = vfs.OS()
 	}
+	if len(c.Dirs) == 0 {
+		c.Dirs = []string{c.Dir}
+	}
+	c.Dir = strings.Join(c.Dirs, ",")
 	orSize := func(v *int64, d int64) {
 		if *v <= 0 {
 			*v = d
@@ -157,7 +169,7 @@ type Log struct {
 	recovered int64
 }
 
-// Open opens the segments in cfg.Dir. The log can be read, not written, until Recover and Truncate
+// Open opens the segments in the directories of cfg. The log can be read, not written, until Recover and Truncate
 // have found its end; until then wrote and flushed are the end of the last segment.
 //
 // An empty last segment is deleted and a short one extended; any other wrong length, and a missing
@@ -168,8 +180,8 @@ func Open(cfg Config) (*Log, error) {
 		return nil, fmt.Errorf("commitlog: open %s: segment size of %d bytes holds no record",
 			cfg.Dir, cfg.SegmentSize)
 	}
-	if err := cfg.FS.MkdirAll(cfg.Dir); err != nil {
-		return nil, fmt.Errorf("commitlog: open %s: %w", cfg.Dir, err)
+	if err := cfg.makeDirs(); err != nil {
+		return nil, err
 	}
 	l := &Log{cfg: cfg, size: cfg.SegmentSize, stop: make(chan struct{})}
 	l.flush.init()

@@ -3,6 +3,7 @@
 package commitlog
 
 import (
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/skylarkmq/skylark/storage/mappedfile"
@@ -129,10 +130,11 @@ func (l *Log) populateAhead() {
 	}
 }
 
-// create makes the segment at base, with its first pages. Its length and name are durable before it
+// createIn makes the segment at base in a directory, with its first pages. Its length and name are durable before it
 // is used: a power loss must not leave a shorter or missing segment in front of a later one.
-func (l *Log) create(base int64) (*segment, error) {
-	file, err := mappedfile.Create(l.cfg.FS, l.path(base), int(l.size))
+func (l *Log) createIn(dir string, base int64) (*segment, error) {
+	path := filepath.Join(dir, fileName(base))
+	file, err := mappedfile.Create(l.cfg.FS, path, int(l.size))
 	if err != nil {
 		return nil, err
 	}

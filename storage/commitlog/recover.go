@@ -307,7 +307,7 @@ func (l *Log) cut(end int64) (*segment, error) {
 		}
 	}
 	if keep < len(segs.segs) {
-		if err := l.cfg.FS.SyncDir(l.cfg.Dir); err != nil {
+		if err := l.syncDirs(segs.segs[keep:]); err != nil {
 			return nil, err
 		}
 	}
@@ -317,6 +317,9 @@ func (l *Log) cut(end int64) (*segment, error) {
 		return l.firstSegment(end)
 	}
 	tail := kept.segs[keep-1]
+	if tail.file.ReadOnly() {
+		return nil, readOnlyTail(tail.file.Path())
+	}
 	return tail, l.openTail(kept, tail.file, int(end-tail.base))
 }
 

@@ -51,22 +51,21 @@ func (s *list) from(at, size int64) []*segment {
 	return s.segs[min(i, int64(len(s.segs))):]
 }
 
-func (l *Log) path(base int64) string {
-	return filepath.Join(l.cfg.Dir, fmt.Sprintf("%0*d", nameDigits, base))
-}
+// fileName returns the name of the segment at base.
+func fileName(base int64) string { return fmt.Sprintf("%0*d", nameDigits, base) }
 
-// load opens the segments in the directory.
+// load opens the segments in the directories.
 func (l *Log) load() (*list, error) {
-	bases, err := l.bases()
-	if err != nil || len(bases) == 0 {
+	files, err := l.list()
+	if err != nil || len(files) == 0 {
 		return &list{}, err
 	}
-	segs := &list{first: bases[0]}
-	for i, base := range bases {
-		file, err := l.open(base, i == len(bases)-1)
+	segs := &list{first: files[0].base}
+	for i, f := range files {
+		file, err := l.open(f.path, i == len(files)-1)
 		if err == nil && file != nil {
-			if err = l.fillGap(segs, base); err == nil {
-				segs.segs = append(segs.segs, &segment{base: base, file: file})
+			if err = l.fillGap(segs, f); err == nil {
+				segs.segs = append(segs.segs, &segment{base: f.base, file: file})
 				continue
 			}
 			_ = file.Close()
@@ -90,28 +89,6 @@ func (s *list) close() {
 	}
 }
 
-// bases lists the offsets that the file names say, in order.
-func (l *Log) bases() ([]int64, error) {
-	entries, err := l.cfg.FS.ReadDir(l.cfg.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("commitlog: list %s: %w", l.cfg.Dir, err)
-	}
-	var bases []int64
-	for _, e := range entries { // sorted by name, which sorts by offset
-		if e.IsDir() {
-			continue
-		}
-		base, ok := parseName(e.Name())
-		if !ok {
-			l.cfg.Notice("file in the CommitLog directory is no segment and ignored",
-				"path", filepath.Join(l.cfg.Dir, e.Name()))
-			continue
-		}
-		bases = append(bases, base)
-	}
-	return bases, nil
-}
-
 // parseName returns the offset that a segment's name says.
 func parseName(name string) (base int64, ok bool) {
 	if len(name) != nameDigits {
@@ -128,8 +105,7 @@ func parseName(name string) (base int64, ok bool) {
 
 // open opens one segment. An empty last one is deleted and gives nil: a crash leaves it between
 // creating and allocating, and RocketMQ deletes it too. A short last one is extended.
-func (l *Log) open(base int64, last bool) (*mappedfile.File, error) {
-	path := l.path(base)
+func (l *Log) open(path string, last bool) (*mappedfile.File, error) {
 	file, err := mappedfile.Open(l.cfg.FS, path, int(l.size))
 	var size *mappedfile.SizeError
 	if !errors.As(err, &size) {
@@ -140,7 +116,7 @@ func (l *Log) open(base int64, last bool) (*mappedfile.File, error) {
 		l.cfg.Notice("empty last CommitLog segment deleted", "path", path)
 		err = l.cfg.FS.Remove(path)
 		if err == nil {
-			err = l.cfg.FS.SyncDir(l.cfg.Dir)
+			err = l.cfg.FS.SyncDir(filepath.Dir(path))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("commitlog: delete empty %s: %w", path, err)
@@ -160,21 +136,21 @@ func (l *Log) open(base int64, last bool) (*mappedfile.File, error) {
 }
 
 // fillGap makes the list reach to base, or says what is missing.
-func (l *Log) fillGap(segs *list, base int64) error {
-	end := segs.end(l.size)
+func (l *Log) fillGap(segs *list, f found) error {
+	base, end := f.base, segs.end(l.size)
 	if base == end {
 		return nil
 	}
 	if base < end || (base-end)%l.size != 0 {
 		return fmt.Errorf("commitlog: open %s: its name is not a multiple of "+
 			"mappedFileSizeCommitLog = %d behind the first; set that to the size the log was "+
-			"written with", l.path(base), l.size)
+			"written with", f.path, l.size)
 	}
 	if !l.cfg.SkipDamaged {
 		return fmt.Errorf("commitlog: open %s: %d bytes are missing before it, from %s on; restore "+
-			"them, or start with recovery set to skip", l.path(base), base-end, l.path(end))
+			"them, or start with recovery set to skip", f.path, base-end, fileName(end))
 	}
-	l.cfg.Notice("missing CommitLog segments skipped", "path", l.path(end), "bytes", base-end)
+	l.cfg.Notice("missing CommitLog segments skipped", "path", fileName(end), "bytes", base-end)
 	for ; end < base; end += l.size {
 		segs.segs = append(segs.segs, nil)
 	}
@@ -241,9 +217,7 @@ func (l *Log) DeleteFront(upTo record.PhysicalOffset) (int, error) {
 			err = errors.Join(err, seg.file.Close())
 		}
 	}
-	if deleted > 0 {
-		err = errors.Join(err, l.cfg.FS.SyncDir(l.cfg.Dir))
-	}
+	err = errors.Join(err, l.syncDirs(old.segs[:n]))
 	if err != nil {
 		return deleted, fmt.Errorf("commitlog: delete segments below %d: %w", upTo, err)
 	}

@@ -13,6 +13,7 @@
 package inspect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,17 +45,25 @@ type segment struct {
 	file *os.File
 }
 
-// Open finds the files of the store in root. ErrNoStore when there is no folder commitlog with a file
-// in it.
-func Open(root string) (*Dir, error) {
+// Open finds the files of the store in root, and those of its log in logDirs, or in the folder
+// commitlog when none are named. ErrNoStore when the log has no file.
+func Open(root string, logDirs ...string) (*Dir, error) {
 	d := &Dir{root: root}
-	files, err := numbered(filepath.Join(root, "commitlog"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("inspect: %w", err)
+	if len(logDirs) == 0 {
+		logDirs = []string{filepath.Join(root, "commitlog")}
 	}
+	var files []numberedFile
+	for _, dir := range logDirs {
+		found, err := numbered(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("inspect: %w", err)
+		}
+		files = append(files, found...)
+	}
+	sortFiles(files)
 	if len(files) == 0 {
 		return nil, fmt.Errorf("%w: %s has no commitlog folder with log files; name the directory "+
-			"that storePathRootDir or --data names", ErrNoStore, root)
+			"that storePathRootDir or --data names, and with --commitlog where its log lies if elsewhere", ErrNoStore, root)
 	}
 	for _, n := range files {
 		f, err := os.Open(n.path)
@@ -131,6 +140,10 @@ func numbered(dir string) ([]numberedFile, error) {
 		}
 		list = append(list, numberedFile{filepath.Join(dir, e.Name()), n, info.Size()})
 	}
-	slices.SortFunc(list, func(a, b numberedFile) int { return int(min(max(a.number-b.number, -1), 1)) })
+	sortFiles(list)
 	return list, nil
+}
+
+func sortFiles(list []numberedFile) {
+	slices.SortFunc(list, func(a, b numberedFile) int { return cmp.Compare(a.number, b.number) })
 }

@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/skylarkmq/skylark/storage/vfs"
 	"github.com/skylarkmq/skylark/zerocopy"
@@ -52,6 +53,8 @@ type File struct {
 	size int // bytes
 	f    vfs.File
 	gone chan struct{} // closed when mapping and descriptor are
+	// readOnly: the file system, or the file, does not let us write.
+	readOnly bool
 
 	mapping atomic.Pointer[mapping] // nil until Map
 	holds   atomic.Int64            // the owner's and one per region; at 0 the file is torn down
@@ -95,9 +98,14 @@ func Create(fsys vfs.FS, path string, size int) (*File, error) {
 }
 
 // Open opens an existing file of exactly size bytes, else it returns a *SizeError. The file is not
-// mapped yet, see Map.
+// mapped yet, see Map. One that cannot be written is opened and mapped for reading: a store into such
+// a mapping is a memory fault.
 func Open(fsys vfs.FS, path string, size int) (*File, error) {
 	file, err := fsys.OpenFile(path, os.O_RDWR, 0)
+	readOnly := errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
+	if readOnly {
+		file, err = fsys.OpenFile(path, os.O_RDONLY, 0)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("mappedfile: open %s: %w", path, err)
 	}
@@ -113,6 +121,7 @@ func Open(fsys vfs.FS, path string, size int) (*File, error) {
 		return nil, err
 	}
 	f := newFile(fsys, path, size, file)
+	f.readOnly = readOnly
 	f.nameSynced.Store(true)
 	return f, nil
 }
@@ -162,6 +171,9 @@ func (f *File) Map() error {
 
 // Path returns the path of the file.
 func (f *File) Path() string { return f.path }
+
+// ReadOnly reports whether the file can only be read.
+func (f *File) ReadOnly() bool { return f.readOnly }
 
 // Size returns the size in bytes.
 func (f *File) Size() int { return f.size }

@@ -24,7 +24,8 @@ func (osFS) OpenFile(path string, flag int, perm os.FileMode) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &osFile{File: f, fd: int(f.Fd())}, nil
+	writable := flag&(os.O_WRONLY|os.O_RDWR) != 0
+	return &osFile{File: f, fd: int(f.Fd()), writable: writable}, nil
 }
 
 func (osFS) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(path) }
@@ -82,7 +83,8 @@ func (osFS) Usage(path string) (Usage, error) {
 // osFile keeps the descriptor beside the os.File, which owns it.
 type osFile struct {
 	*os.File
-	fd int
+	fd       int
+	writable bool
 }
 
 func (f *osFile) FD() int { return f.fd }
@@ -112,7 +114,11 @@ func (f *osFile) writeZeros(from, size int64) error {
 }
 
 func (f *osFile) Map(size int) (Mapping, error) {
-	b, err := unix.Mmap(f.fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	access := unix.PROT_READ
+	if f.writable {
+		access |= unix.PROT_WRITE
+	}
+	b, err := unix.Mmap(f.fd, 0, size, access, unix.MAP_SHARED)
 	if err != nil {
 		return nil, &fs.PathError{Op: "mmap", Path: f.Name(), Err: err}
 	}

@@ -78,7 +78,8 @@ type File interface {
 	// Resident reports whether the whole range is in the page cache; ErrNotSupported on kernels
 	// that cannot tell cheaply.
 	Resident(from, size int64) (bool, error)
-	// Map maps [0, size) for reading and writing. The file must be that long and stay so.
+	// Map maps [0, size) for reading, and for writing when the file was opened for that. The file must
+	// be that long and stay so.
 	Map(size int) (Mapping, error)
 	Close() error
 }

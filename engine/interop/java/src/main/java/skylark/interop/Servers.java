@@ -87,7 +87,7 @@ final class Servers {
         config.setListenPort(port);
         store.setHaListenPort(port + 1);
         store.setStorePathRootDir(dir);
-        store.setStorePathCommitLog(dir + "/commitlog");
+        store.setStorePathCommitLog(lines.getProperty("storePathCommitLog", dir + "/commitlog"));
         AuthConfig auth = new AuthConfig();
         MixAll.properties2Object(lines, auth);
         auth.setConfigName(config.getBrokerName());
