@@ -127,6 +127,7 @@ type bench struct {
 	out   *results
 	// running are the settings that all sides run with; nil: they do not run.
 	running *map[string]string
+	cache   *pageCache // nil: it is not kept full
 }
 
 func run(ctx context.Context, p plan) error {
@@ -138,6 +139,8 @@ func run(ctx context.Context, p plan) error {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		work = dir
+	} else if err := os.MkdirAll(work, 0o755); err != nil {
+		return err
 	}
 	b := &bench{plan: p}
 	var err error
@@ -157,6 +160,12 @@ func run(ctx context.Context, p plan) error {
 			return err
 		}
 		defer taken.drop()
+	}
+	if p.fillCache {
+		if b.cache, err = newPageCache(work); err != nil {
+			return err
+		}
+		defer b.cache.close()
 	}
 	for _, l := range b.loads() {
 		if ctx.Err() != nil {
@@ -183,10 +192,8 @@ func (b *bench) loads() []load {
 
 func (b *bench) one(ctx context.Context, l load, work string) error {
 	if b.plan.fillCache {
-		// Before each load: the stores of the load before are gone, and with them the pages they
-		// filled. Memory that has been free for seconds belongs to the host again, and touching
-		// it stalls the whole machine for 18 ms at a time.
-		if err := fillPageCache(ctx, work); err != nil {
+		// Before each load: the stores of the load before are gone, and with them their pages.
+		if err := b.cache.fill(ctx); err != nil {
 			return err
 		}
 	}

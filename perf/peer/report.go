@@ -325,8 +325,8 @@ func (r *results) lead() []string {
 		fmt.Sprintf("%s, %d cores, governor %s, %d MB, %s %s, %s, %s.", m.CPU, m.Cores, m.Governor,
 			m.MemoryBytes>>20, m.OS, m.Kernel, m.Go, r.env.Java),
 		fmt.Sprintf("Medians of %d rounds of %v (at most %d messages), in brackets the lowest and the "+
-			"highest; sides in turn, each warmed up for %v; page cache filled first: %v, and kept "+
-			"full by taking most of the memory: %v. The load "+
+			"highest; sides in turn, the others' servers stopped meanwhile, each warmed up for %v; page "+
+			"cache filled first and before each round: %v, most of the memory taken: %v. The load "+
 			"generator shares the machine; loads without a rate are closed loops. CPU is of the broker's "+
 			"process, user and system; kernel threads are those that write back, reclaim and journal. A "+
 			"null handler decodes and answers on our event loop, and stores nothing.",
@@ -385,7 +385,7 @@ func (r *results) markdown(sides []*side) string {
 	for _, row := range r.rows {
 		free = append(free, fmt.Sprintf("%s %d", row.load.name, row.memFreeMB))
 	}
-	p("Free memory in MB when the rounds began: %s.", strings.Join(free, ", "))
+	p("Most free memory in MB when a round began: %s.", strings.Join(free, ", "))
 	p("%s", r.restTable(sides).Markdown())
 	p("%s", r.settingsTable(sides).Markdown())
 	for _, n := range r.notes() {

@@ -7,12 +7,10 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -202,35 +200,6 @@ func exchange(c net.Conn, code int, fields map[string]string, body []byte) (int,
 		}
 		return 0, nil
 	}
-}
-
-// fillPageCache reads a file of holes as large as memory, so that the kernel has to reclaim pages
-// for whatever is written later, on both sides alike.
-func fillPageCache(ctx context.Context, dir string) error {
-	total, err := memoryBytes("MemTotal")
-	if err != nil {
-		return err
-	}
-	say("filling the page cache: %d MB", total>>20)
-	name := filepath.Join(dir, "holes")
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	// Kept until the end: removing the file would empty the cache again. Its folder goes at the end.
-	if err := f.Truncate(total); err != nil {
-		return err
-	}
-	buf := make([]byte, 1<<20)
-	for ctx.Err() == nil {
-		if _, err := f.Read(buf); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
 }
 
 // memoryBytes returns one row of /proc/meminfo.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ import (
 type row struct {
 	load      load
 	command   []string
-	memFreeMB int64     // when the first round began
+	memFreeMB int64     // the most when a round began
 	outcomes  []outcome // warm-up first
 	failure   string    // why it ended early; "": it did not
 }
@@ -56,9 +57,6 @@ func (b *bench) measureLoad(ctx context.Context, l load) (err error) {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	if free, err := memoryBytes("MemFree"); err == nil {
-		r.memFreeMB = free >> 20
-	}
 	for round := range b.plan.rounds {
 		for i := range b.sides {
 			s := b.sides[(i+round)%len(b.sides)] // neither side is always first
@@ -68,7 +66,7 @@ func (b *bench) measureLoad(ctx context.Context, l load) (err error) {
 					return err
 				}
 			}
-			o, err := b.once(ctx, r, s, b.plan.duration)
+			o, err := b.alone(ctx, r, s)
 			if err != nil {
 				return fmt.Errorf("%s, round %d: %w", s.name, round+1, err)
 			}
@@ -141,6 +139,53 @@ func (b *bench) prepare(ctx context.Context, r *row, s *side) error {
 		r.outcomes = append(r.outcomes, o)
 	}
 	return nil
+}
+
+// alone runs one round against a side while the servers of the others are stopped: an idle broker
+// that is not idle must not take its CPU from the one that is measured.
+func (b *bench) alone(ctx context.Context, r *row, s *side) (outcome, error) {
+	defer b.pauseOthers(s)()
+	// A side that was stopped has timers to catch up with.
+	if err := wait(ctx, settle); err != nil {
+		return outcome{}, err
+	}
+	if b.cache != nil {
+		if err := b.cache.topUp(ctx); err != nil {
+			return outcome{}, err
+		}
+	}
+	free, err := memoryBytes("MemFree")
+	if err == nil {
+		r.memFreeMB = max(r.memFreeMB, free>>20)
+	}
+	return b.once(ctx, r, s, b.plan.duration)
+}
+
+// pauseOthers stops the servers of all sides but s and returns what lets them go on.
+func (b *bench) pauseOthers(s *side) (resume func()) {
+	others := slices.DeleteFunc(slices.Clone(b.sides), func(o *side) bool { return o == s })
+	for _, o := range others {
+		o.pause()
+	}
+	return func() {
+		for _, o := range others {
+			o.resume()
+		}
+	}
+}
+
+// settle is between the end of a round and the next.
+const settle = 2 * time.Second
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // once runs the load against a side. A side that ended meanwhile is an error that says how.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/skylarkmq/skylark/engine/interop/apache"
@@ -181,6 +182,17 @@ func (s *side) alive() error {
 
 // brokerPID is the process whose CPU counts.
 func (s *side) brokerPID() int { return s.processes[len(s.processes)-1].pid() }
+
+// pause stops the side's servers where they are; resume lets them go on.
+func (s *side) pause() { s.signal(syscall.SIGSTOP) }
+
+func (s *side) resume() { s.signal(syscall.SIGCONT) }
+
+func (s *side) signal(sig syscall.Signal) {
+	for _, p := range s.processes {
+		_ = p.cmd.Process.Signal(sig) // one that has ended is told of by alive
+	}
+}
 
 // stop ends the side's servers and keeps its store.
 func (s *side) stop() {
