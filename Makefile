@@ -25,6 +25,7 @@ WORKLOAD ?= ingest-small
 ROUNDS   ?= 2
 SEEDS    ?= 10000
 SEED     ?=
+FROM     ?= 1
 KILLS    ?= 200
 OUT      ?=
 DURATION ?= 20s
@@ -79,11 +80,11 @@ race: ## unit tests with the race detector (needs cgo and a C compiler)
 invariants: ## unit tests with costly checks compiled in
 	@go run ./.ci/gotest -- -tags invariants $(if $(RUN),-run '$(RUN)') $(PKG)
 
-crash: ## SEEDS=n histories with crashes against a model, SEED=x one of them again
+crash: ## SEEDS=n histories with crashes (from FROM on) against a model, SEED=x one of them again
 	@mkdir -p bin
 	@go test -c -tags invariants -o bin/crash.test ./storage
 	bin/crash.test -test.run '^TestCrashHistories$$' -test.timeout 0 \
-		$(if $(SEED),-seed $(SEED) -test.v,-seeds $(SEEDS))
+		$(if $(SEED),-seed $(SEED) -test.v,-seeds $(SEEDS) -from-seed $(FROM))
 
 crash-repeat: ## every test of a crash, 20 times
 	@go run ./.ci/gotest -- -tags invariants -run '^TestCrash' -timeout 60m -count=20 ./...

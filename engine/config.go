@@ -161,8 +161,8 @@ type Config struct {
 
 	// Path is the file these values came from; dynamic updates are written back to it.
 	Path string
-	// RecoverSkip starts over damaged records in the middle of the log (--recover=skip).
-	RecoverSkip bool
+	// Damage says what to do about damaged records in the middle of the log (--recover).
+	Damage storage.Damage
 	// AllowEmpty starts with empty tables where every copy of a JSON file is damaged.
 	AllowEmpty bool
 	// Lock is the lock of StoreRoot when the caller has taken it (storage.LockDir) to use the

@@ -119,7 +119,7 @@ func (b *Broker) storeConfig() storage.Config {
 		Every: ms(cfg.CleanIntervalMS), Pause: ms(cfg.DeletePauseMS), Batch: cfg.DeleteBatchMax,
 	}
 	s.DelayLevels = b.delayed.rules.Levels
-	s.RecoverSkip, s.Lock = cfg.RecoverSkip, cfg.Lock
+	s.Damage, s.Lock = cfg.Damage, cfg.Lock
 	s.Notice = b.notice
 	s.OnDispatched = b.dispatched
 	s.OnFlushed = b.flushedTo

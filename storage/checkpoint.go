@@ -60,22 +60,22 @@ func (c Checkpoint) Encode(b []byte) {
 	put(offLogicsAt, int64(c.LogicsAt))
 }
 
-// loadCheckpoint reads the file; a missing one is all zeros.
-func loadCheckpoint(path string) (Checkpoint, error) {
+// loadCheckpoint reads the file; a missing one is all zeros, and found is false.
+func loadCheckpoint(path string) (c Checkpoint, found bool, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return Checkpoint{}, nil
+		return c, false, nil
 	}
 	if err != nil {
-		return Checkpoint{}, fmt.Errorf("storage: load checkpoint: %w", err)
+		return c, false, fmt.Errorf("storage: load checkpoint: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	var b [checkpointUsed]byte
 	n, err := f.ReadAt(b[:], 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return Checkpoint{}, fmt.Errorf("storage: load checkpoint: %w", err)
+		return c, false, fmt.Errorf("storage: load checkpoint: %w", err)
 	}
-	return DecodeCheckpoint(b[:n]), nil
+	return DecodeCheckpoint(b[:n]), true, nil
 }
 
 // saveCheckpoint writes the file in place, as RocketMQ does: the fields lie in one disk sector. The

@@ -8,11 +8,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skylarkmq/skylark/storage/commitlog"
 	"github.com/skylarkmq/skylark/storage/consumequeue"
 	"github.com/skylarkmq/skylark/storage/indexfile"
 	"github.com/skylarkmq/skylark/storage/record"
 	"github.com/skylarkmq/skylark/storage/vfs"
 )
+
+// Damage is what to do about damage in the middle of the log, see its values in package commitlog.
+type Damage = commitlog.Damage
 
 // QueueID names a queue.
 type QueueID = consumequeue.ID
@@ -78,8 +82,8 @@ type Config struct {
 	// Retention says when old files are deleted. The zero value is DefaultRetention.
 	Retention Retention
 
-	// RecoverSkip starts although a record in the middle of the log is damaged: it is left out.
-	RecoverSkip bool
+	// Damage says what to do about damage in the middle of the log; by default Open refuses it.
+	Damage Damage
 
 	Now func() time.Time // nil: time.Now
 	// Notice is told what an operator should know: what recovery repaired, what was refused. It may

@@ -15,8 +15,11 @@ import (
 	"time"
 )
 
-var seedsFlag = flag.Int("seeds", 0,
-	"how many seeds TestCrashHistories runs; 0: as many as end within a few seconds")
+var (
+	seedsFlag = flag.Int("seeds", 0,
+		"how many seeds TestCrashHistories runs; 0: as many as end within a few seconds")
+	fromSeedFlag = flag.Uint64("from-seed", 1, "the first of them")
+)
 
 // shortHistories is how long TestCrashHistories takes new seeds when none are asked for.
 const shortHistories = 6 * time.Second
@@ -59,7 +62,7 @@ func TestCrashHistories(t *testing.T) {
 			fmt.Fprintf(os.Stderr, "crash: %d of %d seeds, %.0f/s, %s left, %d violations\n", n, *seedsFlag,
 				rate, time.Duration(float64(*seedsFlag-int(n))/rate*1e9).Round(time.Second), failed.Load())
 		}
-		return uint64(n), n <= int64(*seedsFlag)
+		return *fromSeedFlag - 1 + uint64(n), n <= int64(*seedsFlag)
 	}
 	var workers sync.WaitGroup
 	base := t.TempDir()

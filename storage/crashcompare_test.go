@@ -141,6 +141,8 @@ func (h *history) keys() error {
 		if s.at < h.store.Info().Min || s.end == 0 {
 			continue
 		}
+		// A query does not wait long for the index, and this machine may be busy.
+		h.await(func(i storage.Info) bool { return i.Indexed >= i.Dispatched })
 		n := 0
 		for _, key := range []string{s.text[:16], "id-" + s.text[:min(len(s.text), 20)]} {
 			res, err := h.store.Query(id.Topic, key, 64, 0, 1<<60)

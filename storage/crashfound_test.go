@@ -16,7 +16,10 @@ import (
 	"time"
 
 	"github.com/skylarkmq/skylark/storage"
+	"github.com/skylarkmq/skylark/storage/commitlog"
+	"github.com/skylarkmq/skylark/storage/vfs"
 	"github.com/skylarkmq/skylark/storage/vfs/crashfs"
+	"github.com/skylarkmq/skylark/zerocopy"
 )
 
 // What TestCrashHistories once found, each as a test of its own.
@@ -293,3 +296,116 @@ func TestFlushFailureIsFinal(t *testing.T) {
 	f = f.lose(t)
 	f.ends(t, "T", 4)
 }
+
+// TestCrashCutQueueStaysCut: a recovery cut a queue whose records were lost with the end of the log.
+// That cut must be on disk before the log is deleted up to a place where nothing contradicts the old
+// units any more (seed 1050).
+func TestCrashCutQueueStaysCut(t *testing.T) {
+	t.Parallel()
+	f := newFound(t, t.TempDir(), nil)
+	f.fill(t, "T", 3)
+	f.fill(t, "U", 20)
+	f.FlushQueues() // and the checkpoint: the recovery does not come by the first messages
+	mark := int64(f.Flushed())
+	f.fill(t, "T", 4)
+	// The queue gets to disk, the end of the log does not.
+	dir := crash(t, f.cfg).RootDir
+	const segment = 64 << 10
+	last := filepath.Join(dir, "commitlog", fmt.Sprintf("%020d", mark/segment*segment))
+	log, err := os.OpenFile(last, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.WriteAt(make([]byte, segment-mark%segment), mark%segment); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f = newFound(t, dir, nil)
+	f.ends(t, "T", 3)
+	f.fill(t, "U", 80)
+	f.clean(t)
+	if f.Info().Min == 0 {
+		t.Fatal("nothing was deleted")
+	}
+	f = f.lose(t)
+	if _, end, _ := f.QueueBounds([]byte("T"), 0); end != 3 {
+		t.Fatalf("the queue ends at %d, want 3", end)
+	}
+}
+
+// TestCrashDeletedEmptyFile: of the queues of a deleted topic only an empty file came back, which
+// says that the queue had come so far (seed 1942).
+func TestCrashDeletedEmptyFile(t *testing.T) {
+	t.Parallel()
+	f := newFound(t, t.TempDir(), nil)
+	f.fill(t, "T", 3)
+	if err := f.DeleteTopic("T"); err != nil {
+		t.Fatal(err)
+	}
+	dir := crash(t, f.cfg).RootDir
+	queue := filepath.Join(dir, "consumequeue", "T", "0")
+	if err := os.MkdirAll(queue, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(queue, fmt.Sprintf("%020d", 200))
+	if err := os.WriteFile(file, make([]byte, 200), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f = newFound(t, dir, nil)
+	f.ends(t, "T", 0)
+	f.fill(t, "T", 2)
+	f = f.die(t)
+	f.ends(t, "T", 2)
+}
+
+// TestCrashHoleInTheLog: zeros in front of valid records, behind what the checkpoint vouches for,
+// are cut when the system has died since, and damage when only the process has.
+func TestCrashHoleInTheLog(t *testing.T) {
+	t.Parallel()
+	f := newFound(t, t.TempDir(), nil)
+	f.fill(t, "T", 2)
+	f.FlushQueues() // and the checkpoint
+	f.fill(t, "T", 5)
+	res := read(f.Store, "T", 0, 4, 1)
+	at := res.Regions[0].Off
+	zerocopy.ReleaseAll(res.Regions)
+	hole := func(at int64) string {
+		dir := crash(t, f.cfg).RootDir
+		log, err := os.OpenFile(filepath.Join(dir, "commitlog", fmt.Sprintf("%020d", 0)), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := (at/512 + 3) * 512
+		if _, err := log.WriteAt(make([]byte, 20), end-20); err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	died := newFound(t, hole(at), nil) // crashfs makes up a boot of its own
+	if _, end, _ := died.QueueBounds([]byte("T"), 0); end != 4 {
+		t.Fatalf("the queue ends at %d, want 4", end)
+	}
+	cfg := small(hole(at))
+	cfg.FS = lifeOf{vfs.OS(), f.disk.Boot}
+	var damage *commitlog.CorruptionError
+	if _, err := storage.Open(cfg); !errors.As(err, &damage) || int64(damage.Offset) != at {
+		t.Fatalf("only the process died: %v", err)
+	}
+	cfg = small(hole(100)) // in the first record, which the checkpoint vouches for
+	if _, err := storage.Open(cfg); !errors.As(err, &damage) || damage.Offset != 0 {
+		t.Fatalf("in front of the checkpoint: %v", err)
+	}
+}
+
+// lifeOf is a file system whose page cache lives a named life.
+type lifeOf struct {
+	vfs.FS
+	life string
+}
+
+func (f lifeOf) Life(string) string { return f.life }

@@ -55,6 +55,7 @@ type history struct {
 	round  int
 	keep   float64
 	spread bool // the log lies in two directories
+	boot   string // of the life before, when only its process died
 
 	storyMu sync.Mutex
 	story   strings.Builder
@@ -126,7 +127,10 @@ func (h *history) life() error {
 	if err != nil {
 		return err
 	}
-	h.disk = disk
+	if h.boot != "" {
+		disk.Boot = h.boot
+	}
+	h.disk, h.boot = disk, ""
 	h.cfg.FS, h.cfg.CommitLogDir = openFS{disk}, ""
 	if h.spread {
 		h.cfg.CommitLogDir = filepath.Join(h.cfg.RootDir, "commitlog") + "," +
@@ -260,6 +264,7 @@ func (h *history) crash() error {
 	}
 	im := h.taken
 	if im.killed {
+		h.boot = h.disk.Boot
 		h.sum.kills.Add(1)
 	} else {
 		h.sum.crashes.Add(1)
@@ -277,9 +282,9 @@ func (h *history) crash() error {
 	return nil
 }
 
-// await waits for what the store's goroutines do, for a second at the most.
+// await waits for what the store's goroutines do, for half a minute at the most.
 func (h *history) await(done func(storage.Info) bool) bool {
-	for end := time.Now().Add(time.Second); time.Now().Before(end); runtime.Gosched() {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); runtime.Gosched() {
 		if done(h.store.Info()) {
 			return true
 		}

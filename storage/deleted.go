@@ -70,8 +70,11 @@ func (s *Store) dropDeleted(
 	from = math.MaxInt64
 	gone := map[string]bool{}
 	for _, st := range states {
+		// A queue without a message goes too: only the end of an empty file may have come back, and
+		// what the topic got since is dispatched again, as the log has all of it.
 		topic := st.Queue.ID().Topic
-		if below, ok := s.deleted[topic]; ok && st.First >= 0 && st.First < below {
+		below, ok := s.deleted[topic]
+		if ok && (st.First >= 0 && st.First < below || st.First < 0 && below > s.log.Min()) {
 			gone[topic] = true
 		}
 	}

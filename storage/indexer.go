@@ -182,7 +182,7 @@ func (x *indexer) indexRun(at, end record.PhysicalOffset) error {
 }
 
 // skipDamage returns where the next record begins behind a place without one, which recovery passed
-// over because it was told to (Config.RecoverSkip).
+// over because it was told to (Config.Damage).
 func (x *indexer) skipDamage(at, limit record.PhysicalOffset) record.PhysicalOffset {
 	for at++; at < limit; at++ {
 		region, err := x.store.RecordAt(at)

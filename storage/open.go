@@ -41,7 +41,7 @@ func LockDir(root string) (*vfs.Lock, error) {
 //
 // Errors name the file and what to do: the store is in use (*vfs.LockedError names the process),
 // files have other sizes than configured, the log is damaged in the middle
-// (*commitlog.CorruptionError; see Config.RecoverSkip), or parts of the store are kept where only
+// (*commitlog.CorruptionError; see Config.Damage), or parts of the store are kept where only
 // RocketMQ finds them (*foreign.Error).
 func Open(cfg Config) (*Store, error) {
 	cfg.fill()
@@ -104,7 +104,7 @@ func (s *Store) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if s.checkpoint, err = loadCheckpoint(s.path("checkpoint")); err != nil {
+	if s.checkpoint, s.checkpointed, err = loadCheckpoint(s.path("checkpoint")); err != nil {
 		return err
 	}
 	if err := s.loadDeleted(); err != nil {
@@ -119,7 +119,8 @@ func (s *Store) open() (err error) {
 		SegmentSize: s.cfg.SegmentSize,
 		Sync:        s.cfg.SyncFlush, FlushInterval: s.cfg.FlushInterval,
 		FlushThorough: s.cfg.FlushThorough, FlushLeastPages: s.cfg.FlushLeastPages,
-		CleanStop: clean, SkipDamaged: s.cfg.RecoverSkip,
+		PagesKept: clean || s.sameLife(), OnDisk: s.onDisk(),
+		Damage: s.cfg.Damage, DamagedDir: s.path("damaged"), Now: s.cfg.Now,
 		OnFlushed: s.flushed, OnFlushError: s.logFailed, Notice: s.cfg.Notice,
 	})
 	if err != nil {
@@ -153,6 +154,9 @@ func (s *Store) open() (err error) {
 		if err := writeAbort(s.cfg.fs(), s.path("abort")); err != nil {
 			return err
 		}
+	}
+	if err := s.saveLife(); err != nil {
+		return err
 	}
 	err = s.start(clean)
 	if err != nil && clean {
@@ -219,6 +223,7 @@ func (s *Store) abandon() {
 func (s *Store) logFailed(err error) {
 	if s.readOnly.CompareAndSwap(false, true) {
 		s.cfg.Notice("flush of the log failed, store is read-only until the next start", "err", err)
+		_ = s.cfg.fs().Remove(s.path("config", lifeFile)) // pages may be lost though the system lives on
 	}
 }
 

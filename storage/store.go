@@ -29,8 +29,10 @@ type Store struct {
 	hotBytes   record.PhysicalOffset // bytes at the end of the log that are known to be
 	hotFrom    record.PhysicalOffset // where this run of the store began to write
 	recovered  RecoveryInfo
-	commits    []record.PhysicalOffset // that recovery found, for RecoveredCommits
-	dispatches chan *dispatch          // lists that are not in use
+	// checkpointed says that the file checkpoint was there.
+	checkpointed bool
+	commits      []record.PhysicalOffset // that recovery found, for RecoveredCommits
+	dispatches   chan *dispatch          // lists that are not in use
 
 	// The put lock: one appender at a time. Guards what follows.
 	mu       sync.Mutex

@@ -215,7 +215,7 @@ func TestGoldenVectors(t *testing.T) {
 				if !errors.As(err, &damage) || damage.Offset != 118071 {
 					t.Fatalf("open: %v, want damage at 118071", err)
 				}
-				cfg.RecoverSkip = true
+				cfg.Damage = commitlog.DamageSkip
 			}
 			for _, round := range []string{"first", "second"} {
 				s, err := storage.Open(cfg)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skylarkmq/skylark/engine"
 	"github.com/skylarkmq/skylark/engine/settings"
+	"github.com/skylarkmq/skylark/storage/commitlog"
 )
 
 // brokerFlags are those of a broker, alone or together with a name server.
@@ -49,7 +50,8 @@ func (a *app) brokerFlags(cmd *cobra.Command, f *brokerFlags) {
 	fl.StringVarP(&f.nameServers, "name-server", "n", "",
 		"name servers to register with, host:port separated by ';' (namesrvAddr)")
 	fl.StringVar(&f.recovery, "recover", "",
-		"'skip' starts over a damaged stretch in the middle of the log; what it held is lost")
+		"what to do about damage in the middle of the log, instead of stopping: 'skip' does without the\n"+
+			"damaged stretch, 'truncate' ends the log in front of it; both keep a copy in the store's damaged/")
 	fl.BoolVar(&f.allowEmpty, "allow-empty-tables", false,
 		"start with an empty table where every copy of its file is damaged; the damaged ones are kept")
 }
@@ -74,9 +76,11 @@ func (a *app) brokerConfig(f *brokerFlags) (engine.Config, error) {
 	switch f.recovery {
 	case "":
 	case "skip":
-		cfg.RecoverSkip = true
+		cfg.Damage = commitlog.DamageSkip
+	case "truncate":
+		cfg.Damage = commitlog.DamageTruncate
 	default:
-		return cfg, misuse{fmt.Errorf("--recover is %q, the only choice is skip", f.recovery)}
+		return cfg, misuse{fmt.Errorf("--recover is %q, the choices are skip and truncate", f.recovery)}
 	}
 	cfg.AllowEmpty = f.allowEmpty
 	return cfg, nil

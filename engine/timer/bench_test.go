@@ -35,7 +35,6 @@ type bench struct {
 	service *timer.Service
 	notices []string
 	segment int64
-	skip    bool // start over a hole in the log
 	levels  delay.Levels
 	fs      vfs.FS // nil: the system's
 }
@@ -64,7 +63,7 @@ func (b *bench) openStore() {
 	b.t.Helper()
 	cfg := storage.DefaultConfig(b.dir)
 	cfg.SegmentSize, cfg.QueueFileSize, cfg.MaxMessageSize = b.segment, b.segment/1200*20, 1<<18
-	cfg.IndexEnable, cfg.Now, cfg.FS, cfg.RecoverSkip = false, b.now, b.fs, b.skip
+	cfg.IndexEnable, cfg.Now, cfg.FS = false, b.now, b.fs
 	var err error
 	if b.store, err = storage.Open(cfg); err != nil {
 		b.t.Fatal(err)

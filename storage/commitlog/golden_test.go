@@ -78,7 +78,7 @@ func TestGoldenRecover(t *testing.T) {
 				if !errors.As(err, &bad) || int64(bad.Offset) != g.damage || bad.Path == "" {
 					t.Fatalf("got %v, want damage at %d", err, g.damage)
 				}
-				cfg.SkipDamaged = true
+				cfg.Damage = commitlog.DamageSkip
 			}
 			l, got := open(t, cfg)
 			if len(got.at) != g.records || int64(l.Wrote()) != g.end || l.Flushed() != l.Wrote() {
@@ -90,9 +90,14 @@ func TestGoldenRecover(t *testing.T) {
 			}
 			more := fill(t, l, 5, 300)
 			closeLog(t, l)
+			cfg.Damage = commitlog.DamageStop
 			l, again := open(t, cfg)
-			if len(again.at) != g.records+5 || again.data[g.records] != more.data[0] ||
-				again.data[g.records+4] != more.data[4] {
+			had := g.records
+			if g.damage != 0 {
+				had++ // what takes the place of the damaged one
+			}
+			if len(again.at) != had+5 || again.data[had] != more.data[0] ||
+				again.data[had+4] != more.data[4] {
 				t.Errorf("after appending: %d records up to %d", len(again.at), l.Wrote())
 			}
 		})

@@ -22,6 +22,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -78,12 +79,20 @@ type Config struct {
 	// FlushBytes is how many unflushed bytes end the period early; default 16 MiB.
 	FlushBytes int64
 
-	// CleanStop says that the last stop was clean, so that no unflushed page can be missing:
-	// Recover then takes a page of zeros in front of valid records for damage.
-	CleanStop bool
-	// SkipDamaged lets Recover pass over damaged records, and Open over missing segments, instead of
-	// refusing.
-	SkipDamaged bool
+	// PagesKept says that nothing that was written can be missing from the files: the last stop was
+	// clean, or only the process died. Recover then takes no damage for what a power loss leaves.
+	PagesKept bool
+	// OnDisk is an offset such that every record that begins below it was on disk before the last
+	// stop: damage there is none that a power loss leaves. Negative: nothing is known about it.
+	OnDisk record.PhysicalOffset
+	// Damage says what Recover does about a damaged record in the middle, and Open about a missing
+	// segment.
+	Damage Damage
+	// DamagedDir is where Recover puts copies of what it takes out of the log; default the folder
+	// damaged beside Dir.
+	DamagedDir string
+	// Now is the time in the names of these copies; default time.Now.
+	Now func() time.Time
 
 	// OnFlushed is told how far the log is on disk, each time that moves. It runs on the flusher and
 	// delays the next flush.
@@ -103,6 +112,12 @@ func (c *Config) setDefaults() {
 		c.Dirs = []string{c.Dir}
 	}
 	c.Dir = strings.Join(c.Dirs, ",")
+	if c.DamagedDir == "" {
+		c.DamagedDir = filepath.Join(filepath.Dir(c.Dirs[0]), "damaged")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	orSize := func(v *int64, d int64) {
 		if *v <= 0 {
 			*v = d
@@ -167,6 +182,8 @@ type Log struct {
 
 	// recovered is the first segment that Recover read and Truncate makes durable.
 	recovered int64
+	// gap is where the first segment is missing that DamageTruncate gives up, -1 when none is.
+	gap int64
 }
 
 // Open opens the segments in the directories of cfg. The log can be read, not written, until Recover and Truncate
@@ -183,7 +200,7 @@ func Open(cfg Config) (*Log, error) {
 	if err := cfg.makeDirs(); err != nil {
 		return nil, err
 	}
-	l := &Log{cfg: cfg, size: cfg.SegmentSize, stop: make(chan struct{})}
+	l := &Log{cfg: cfg, size: cfg.SegmentSize, stop: make(chan struct{}), gap: -1}
 	l.flush.init()
 	l.prepare.init()
 	segs, err := l.load()

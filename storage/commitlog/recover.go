@@ -8,24 +8,7 @@ import (
 
 	"github.com/skylarkmq/skylark/storage/mappedfile"
 	"github.com/skylarkmq/skylark/storage/record"
-	"github.com/skylarkmq/skylark/storage/vfs"
 )
-
-// CorruptionError says that a record is damaged although valid ones follow, so that it is no torn
-// tail: cutting there would lose what was stored. Nothing was changed. Config.SkipDamaged passes
-// over it.
-type CorruptionError struct {
-	Path   string                // of the segment
-	Offset record.PhysicalOffset // in the log, where a record should begin
-	Reason string
-	Next   record.PhysicalOffset // of the next valid record
-}
-
-func (e *CorruptionError) Error() string {
-	return fmt.Sprintf("commitlog: recover %s: no valid record at %d: %s; valid records go on at %d, "+
-		"restore the file, or start with recovery set to skip the %d bytes",
-		e.Path, e.Offset, e.Reason, e.Next, e.Next-e.Offset)
-}
 
 // walk is one Recover.
 type walk struct {
@@ -44,8 +27,8 @@ type walk struct {
 // A record is valid when its lengths agree, its body matches its check sum, and it says that it
 // lies where it lies; the last is what keeps old bytes of a reused or copied file out. The log ends
 // in front of the first place without one, if no valid record follows: a torn tail nobody was
-// promised. If one follows the result is a *CorruptionError, unless pages of zeros show that a power
-// loss kept later pages and lost earlier ones (see Config.CleanStop). A last record whose text ends
+// promised. If one follows, a power loss may have kept later pages and lost earlier ones: see
+// lost. Else it is damage, about which Config.Damage decides. A last record whose text ends
 // in zeros is torn as well, though its check sum, which covers the body alone, matches.
 //
 // An error of visit ends the walk and is returned as it is.
@@ -57,6 +40,9 @@ func (l *Log) Recover(
 		return 0, nil
 	}
 	at := min(max(int64(from), all.first), all.end(l.size)-1)
+	if l.gap >= 0 { // the log ends there, whatever lies behind
+		at = min(at, l.gap)
+	}
 	w := &walk{log: l, from: max(int64(from), all.first), check: check, visit: visit}
 	w.segs = all.from(at, l.size)
 	base := all.first + (at-all.first)/l.size*l.size
@@ -77,8 +63,10 @@ func (l *Log) Recover(
 func (w *walk) segment(index int, at int64) (next int64, i int, done bool, err error) {
 	seg := w.segs[index]
 	for {
-		if seg == nil { // missing, and skipped: at is its start
-			return at + w.log.size, index + 1, false, nil
+		if seg == nil { // missing, and at is its start
+			return at, index, true, w.setAside(aside{
+				from: at, to: w.dataEnd(index, at), done: doneCut, why: reasonGap,
+			})
 		}
 		v, reason, err := w.valid(seg, at)
 		switch {
@@ -89,7 +77,7 @@ func (w *walk) segment(index int, at int64) (next int64, i int, done bool, err e
 		}
 		size := int64(v.TotalSize())
 		if reason == "" {
-			if v, reason, err = w.torn(seg, at, v); err != nil {
+			if v, reason, err = w.torn(index, at, v); err != nil {
 				return at, index, true, err
 			}
 		}
@@ -118,6 +106,7 @@ const (
 	reasonCRC    = "the check sum of the body differs"
 	reasonAll    = "the check sum of the whole record differs"
 	reasonTorn   = "its properties are torn"
+	reasonGap    = "the segment is missing"
 )
 
 // valid reads the record at an offset; reason tells why it is not valid. err is that of the disk.
@@ -161,106 +150,6 @@ func (w *walk) valid(seg *segment, at int64) (v record.View, reason string, err 
 		return v, reasonAll, nil
 	}
 	return v, "", nil
-}
-
-// torn decides about a valid record that may lack pages, since its check sum covers the body alone:
-// it is torn when its properties have a zero byte at the very end of a page, and when it looks torn
-// and nothing valid follows at once. It returns the view again, as it may read on.
-func (w *walk) torn(seg *segment, at int64, v record.View) (record.View, string, error) {
-	b, pos := v.Bytes(), int(at-seg.base)
-	props := pos + len(b) - len(v.Properties())
-	clean := w.log.cfg.CleanStop
-	for edge := (props/vfs.PageSize + 1) * vfs.PageSize; edge <= pos+len(b); edge += vfs.PageSize {
-		if b[edge-1-pos] == 0 && !clean {
-			return v, reasonTorn, nil
-		}
-	}
-	if !v.LooksTorn() {
-		return v, "", nil
-	}
-	_, reason, err := w.valid(seg, at+int64(len(b)))
-	if err != nil {
-		return v, "", err
-	}
-	if reason != "" && reason != reasonBlank {
-		return v, reasonTorn, nil
-	}
-	v, _, err = w.valid(seg, at)
-	return v, "", err
-}
-
-// damaged decides what an invalid place means. done: the log ends here. Else the walk goes on at
-// next, in segment number i.
-func (w *walk) damaged(index int, at int64, reason string) (
-	next int64, i int, done bool, err error,
-) {
-	l, seg := w.log, w.segs[index]
-	next, i, found, err := w.search(index, at+1)
-	if err != nil || !found {
-		return at, index, true, err
-	}
-	lost := false
-	if !l.cfg.CleanStop && next-at <= l.size+lostMax {
-		if lost, err = w.pageLost(index, at, next); err != nil {
-			return at, index, true, err
-		}
-		lost = lost || reason == reasonTorn
-	}
-	switch {
-	case at < w.from:
-		l.cfg.Notice("damaged CommitLog record in front of the recovered part left alone",
-			"path", seg.file.Path(), "offset", at, "reason", reason, "next", next)
-	case lost:
-		l.cfg.Notice("CommitLog cut at pages that a power loss kept from the disk",
-			"path", seg.file.Path(), "offset", at, "reason", reason, "next", next)
-		return at, index, true, nil
-	case l.cfg.SkipDamaged:
-		l.cfg.Notice("damaged CommitLog record skipped",
-			"path", seg.file.Path(), "offset", at, "reason", reason, "next", next)
-	default:
-		return at, index, true, &CorruptionError{
-			Path: seg.file.Path(), Offset: record.PhysicalOffset(at), Reason: reason,
-			Next: record.PhysicalOffset(next),
-		}
-	}
-	return next, i, false, nil
-}
-
-// lostMax is how many bytes a power loss may take: what can be dirty between two flushes.
-const lostMax = 256 << 20
-
-// lostRun is how many zero bytes up to the end of a page tell that its latest content, or all of
-// it, never reached the disk; a page that holds less of the damage must be zero from its start.
-const lostRun = 64
-
-// pageLost reports whether a page between a damaged place and the next valid record looks as if it
-// never reached the disk. Such pages are zeros from somewhere on up to their end.
-func (w *walk) pageLost(index int, at, next int64) (bool, error) {
-	seg := w.segs[index]
-	limit := int(min(next-seg.base, w.log.size))
-	for pos := int(at - seg.base); ; {
-		end := (pos/vfs.PageSize + 1) * vfs.PageSize
-		if end > limit && limit < w.read.size {
-			return false, nil // the rest shares its page with the valid record
-		}
-		end = min(end, w.read.size)
-		b, err := w.read.at(seg.file, pos, end-pos)
-		if err != nil {
-			return false, err
-		}
-		zeros := len(b)
-		for i := range b {
-			if b[i] != 0 {
-				zeros = len(b) - 1 - i
-			}
-		}
-		if zeros >= min(len(b), lostRun) {
-			return true, nil
-		}
-		if pos = end; pos >= limit {
-			return false, nil
-		}
-	}
 }
 
 // Truncate sets the end of the log, as Recover found it, and opens it for writing. Segments behind

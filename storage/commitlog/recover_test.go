@@ -152,7 +152,7 @@ func TestRecoverDamage(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		checkLaterStart(t, cfg, at)
-		cfg.SkipDamaged = true
+		cfg.Damage = commitlog.DamageSkip
 		rest := found{
 			at:   slices.Delete(slices.Clone(want.at), victim, victim+1),
 			data: slices.Delete(slices.Clone(want.data), victim, victim+1),
@@ -191,13 +191,13 @@ func TestRecoverLostBlank(t *testing.T) {
 	i := slices.IndexFunc(want.at, func(at int64) bool { return at >= segmentSize })
 	blank := want.at[i-1] + int64(len(want.data[i-1]))
 	patch(t, dir, blank, []byte("damaged."))
-	cfg := commitlog.Config{Dir: dir, CleanStop: true, SegmentSize: segmentSize}
+	cfg := commitlog.Config{Dir: dir, PagesKept: true, SegmentSize: segmentSize}
 	var bad *commitlog.CorruptionError
 	if _, _, err := recoverLog(cfg); !errors.As(err, &bad) || int64(bad.Offset) != blank ||
 		bad.Next != segmentSize {
 		t.Fatalf("got %v", err)
 	}
-	cfg.SkipDamaged = true
+	cfg.Damage = commitlog.DamageSkip
 	check(t, cfg, want, len(want.at))
 }
 
@@ -368,7 +368,7 @@ func FuzzTail(f *testing.F) {
 		at := max(0, end-int64(back))
 		patch(t, dir, at, tail[:min(len(tail), int(segmentSize-at))])
 		l, got, err := recoverLog(commitlog.Config{
-			Dir: dir, SegmentSize: segmentSize, SkipDamaged: true,
+			Dir: dir, SegmentSize: segmentSize, Damage: commitlog.DamageSkip,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -24,7 +24,7 @@ type segment struct {
 }
 
 // list is an immutable snapshot of the segments, oldest first. An entry is nil where a segment is
-// missing, which only Config.SkipDamaged allows; the first and the last never are.
+// missing, which only DamageTruncate allows, until Truncate; the first and the last never are.
 type list struct {
 	first int64 // base of segs[0]
 	segs  []*segment
@@ -146,13 +146,47 @@ func (l *Log) fillGap(segs *list, f found) error {
 			"mappedFileSizeCommitLog = %d behind the first; set that to the size the log was "+
 			"written with", f.path, l.size)
 	}
-	if !l.cfg.SkipDamaged {
-		return fmt.Errorf("commitlog: open %s: %d bytes are missing before it, from %s on; restore "+
-			"them, or start with recovery set to skip", f.path, base-end, fileName(end))
+	switch l.cfg.Damage {
+	case DamageSkip:
+		return l.bridge(segs, base)
+	case DamageTruncate:
+		if l.gap < 0 {
+			l.gap = end
+		}
+		for ; end < base; end += l.size {
+			segs.segs = append(segs.segs, nil)
+		}
+		return nil
+	case DamageStop:
 	}
-	l.cfg.Notice("missing CommitLog segments skipped", "path", fileName(end), "bytes", base-end)
+	return fmt.Errorf("commitlog: open %s: %d bytes are missing before it, from %s on; restore them, "+
+		"or start with --recover=skip to do without them, or with --recover=truncate to end the log "+
+		"in front of them", f.path, base-end, fileName(end))
+}
+
+// bridge makes segments without records up to base, so that no later start, RocketMQ's neither,
+// misses them again.
+func (l *Log) bridge(segs *list, base int64) error {
+	end := segs.end(l.size)
+	l.cfg.Notice("missing CommitLog segments replaced by empty ones", "path", fileName(end),
+		"bytes", base-end)
 	for ; end < base; end += l.size {
-		segs.segs = append(segs.segs, nil)
+		var blank [record.BlankSize]byte
+		record.PutBlank(blank[:], int(l.size))
+		dir := l.cfg.places(end)[0]
+		path := filepath.Join(dir, fileName(end))
+		err := mappedfile.Write(l.cfg.FS, path, l.size, blank[:])
+		if err == nil {
+			err = l.cfg.FS.SyncDir(dir)
+		}
+		if err != nil {
+			return fmt.Errorf("commitlog: bridge a gap: %w", err)
+		}
+		file, err := mappedfile.Open(l.cfg.FS, path, int(l.size))
+		if err != nil {
+			return err
+		}
+		segs.segs = append(segs.segs, &segment{base: end, file: file})
 	}
 	return nil
 }

@@ -211,12 +211,15 @@ func (q *Queue) unitAt(at record.QueueOffset) (Unit, bool) {
 }
 
 // cut zeroes everything behind unit end in its file and removes the files behind that one. It makes
-// the file shorter and long again, which also gives the blocks back.
+// the file shorter and long again, which also gives the blocks back. All of it is on disk when it
+// returns: what was cut must not come back with the next power loss, when the log may have been
+// deleted up to a place where nothing contradicts it.
 func (q *Queue) cut(end int64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	size := q.set.cfg.FileSize
 	pos := end * UnitSize
+	removed := false
 	for q.files > 1 && q.first+(q.files-1)*size > pos {
 		base := q.first + (q.files-1)*size
 		if err := q.remove(base); err != nil {
@@ -224,6 +227,12 @@ func (q *Queue) cut(end int64) error {
 		}
 		q.files--
 		q.unmapLocked(base)
+		removed = true
+	}
+	if removed {
+		if err := q.set.cfg.FS.SyncDir(q.dir()); err != nil {
+			return err
+		}
 	}
 	base := q.first + (q.files-1)*size
 	if q.files == 0 || pos >= base+size {
@@ -243,7 +252,7 @@ func (q *Queue) remove(base int64) error {
 	return q.set.cfg.FS.Remove(filepath.Join(q.dir(), fileName(base)))
 }
 
-// resize gives the file that begins at base one length after the other.
+// resize gives the file that begins at base one length after the other, and syncs it.
 func (q *Queue) resize(base int64, lengths ...int64) error {
 	f, err := q.openFile(base)
 	if err != nil {
@@ -253,6 +262,9 @@ func (q *Queue) resize(base int64, lengths ...int64) error {
 		if err = f.Truncate(length); err != nil {
 			break
 		}
+	}
+	if err == nil {
+		err = f.Sync()
 	}
 	if e := f.Close(); err == nil {
 		err = e

@@ -189,6 +189,14 @@ func (f *File) Bytes() []byte {
 // ReadAt reads through the descriptor, which cannot fault.
 func (f *File) ReadAt(b []byte, at int64) (int, error) { return f.f.ReadAt(b, at) }
 
+// WriteAt writes through the descriptor. It is for repairs while nobody else writes.
+func (f *File) WriteAt(b []byte, at int64) error {
+	if _, err := f.f.WriteAt(b, at); err != nil {
+		return fmt.Errorf("mappedfile: write %d bytes at %d of %s: %w", len(b), at, f.path, err)
+	}
+	return nil
+}
+
 // Search prepares the file for NextData from a position on, and done ends it: clean pages behind
 // the position leave the page cache and no read-ahead brings in others, since cached pages count as
 // data. The pages must go too: those that read-ahead has marked would start it again.
@@ -304,6 +312,28 @@ func (f *File) tearDown() error {
 
 // dir returns the directory of the file.
 func (f *File) dir() string { return filepath.Dir(f.path) }
+
+// Write makes a file of size bytes that begins with head and reads as zeros from there on, without
+// blocks. Its content is durable on return, its name when the directory is synced.
+func Write(fsys vfs.FS, path string, size int64, head []byte) error {
+	file, err := fsys.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return fmt.Errorf("mappedfile: write %s: %w", path, err)
+	}
+	if err = file.Truncate(size); err == nil {
+		_, err = file.WriteAt(head, 0)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("mappedfile: write %s of %d bytes: %w", path, size, err)
+	}
+	return nil
+}
 
 // Extend gives an existing file that is too short its full size; the new bytes read as zeros. The
 // length is durable on return.

@@ -5,10 +5,28 @@ package vfs
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// Life is the boot of the kernel and the mount: a disk that was pulled out and put back, or copied, is
+// mounted anew. Kernels before 6.8 use numbers of mounts again, so they do not tell.
+func (osFS) Life(path string) string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	var st unix.Statx_t
+	err = unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID_UNIQUE, &st)
+	if err != nil || st.Mask&unix.STATX_MNT_ID_UNIQUE == 0 {
+		return ""
+	}
+	return strings.TrimSpace(string(boot)) + " " + strconv.FormatUint(st.Mnt_id, 10)
+}
 
 // fallocate calls the kernel; file systems that do not know the mode give ErrNotSupported.
 func (f *osFile) fallocate(mode uint32, from, size int64) error {

@@ -4,6 +4,9 @@
 
 package vfs
 
+// Life is not known.
+func (osFS) Life(string) string { return "" }
+
 // Allocate is not offered: the portable ways of allocating are not.
 func (f *osFile) Allocate(int64) error { return ErrNotSupported }
 

@@ -42,6 +42,10 @@ type FS interface {
 	Remove(path string) error
 	// SyncDir makes creations, renames and removals in a directory durable.
 	SyncDir(path string) error
+	// Life names the life of the page cache above path. When the name is the same at two times,
+	// nothing that was written between them was lost from memory: at most processes died. It is
+	// empty where the system cannot tell.
+	Life(path string) string
 	// Usage reports the space of the file system that holds path.
 	Usage(path string) (Usage, error)
 }

@@ -6,7 +6,7 @@
 //
 // It passes everything on to the real files of one directory and remembers what was synced. Crash
 // writes an image of what a power loss could leave into another directory: synced pages are there,
-// every other page is old or new at random, and of the renames, creations and removals that no
+// every other page is old or new at random, in one of ten each sector is, and of the renames, creations and removals that no
 // SyncDir covers any number of the first ones happened. The live files go on undisturbed, so a test
 // takes as many images as it likes, also from within Before.
 //
@@ -34,6 +34,10 @@ type FS struct {
 	// returned instead of making the call. Set it before use. It runs outside all locks.
 	Before func(op, path string) error
 
+	// Boot names the life of the page cache, see vfs.FS.Life: New makes one up. Who takes an image of
+	// a process's death, which loses no page, gives the same name to the file system on that image.
+	Boot string
+
 	os   vfs.FS
 	root string
 
@@ -41,6 +45,13 @@ type FS struct {
 	mu   sync.Mutex
 	dirs map[string]*dir
 }
+
+const (
+	// sectorSize is what a disk writes as a whole, in bytes.
+	sectorSize = 512
+	// torn is the share of pages of which each sector is kept or lost for itself.
+	torn = 0.1
+)
 
 // dir is the entries of one directory, by full path.
 type dir struct {
@@ -56,6 +67,7 @@ type node struct{ durable []byte }
 // New returns a file system for the tree at root, which exists; what is there counts as synced.
 func New(root string) (*FS, error) {
 	c := &FS{os: vfs.OS(), root: filepath.Clean(root), dirs: map[string]*dir{}}
+	c.Boot = fmt.Sprintf("crashfs %d", rand.Uint64())
 	err := filepath.WalkDir(c.root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -136,8 +148,14 @@ func (c *FS) image(d *dir, path string, n *node, rng *rand.Rand, keep float64) [
 		image = append(image, make([]byte, len(live)-len(image))...)
 	}
 	for at := 0; at < min(len(live), len(image)); at += vfs.PageSize {
-		if rng.Float64() < keep {
-			copy(image[at:min(at+vfs.PageSize, len(image))], live[at:])
+		end, step := min(at+vfs.PageSize, len(image)), vfs.PageSize
+		if rng.Float64() < torn {
+			step = sectorSize
+		}
+		for from := at; from < end; from += step {
+			if rng.Float64() < keep {
+				copy(image[from:min(from+step, end)], live[from:])
+			}
 		}
 	}
 	return image
@@ -201,6 +219,9 @@ func (c *FS) MkdirAll(path string) error {
 	}
 	return c.os.MkdirAll(path)
 }
+
+// Life returns Boot.
+func (c *FS) Life(string) string { return c.Boot }
 
 // Usage reports the space of the real file system.
 func (c *FS) Usage(path string) (vfs.Usage, error) { return c.os.Usage(path) }
