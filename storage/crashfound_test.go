@@ -310,18 +310,7 @@ func TestCrashCutQueueStaysCut(t *testing.T) {
 	f.fill(t, "T", 4)
 	// The queue gets to disk, the end of the log does not.
 	dir := crash(t, f.cfg).RootDir
-	const segment = 64 << 10
-	last := filepath.Join(dir, "commitlog", fmt.Sprintf("%020d", mark/segment*segment))
-	log, err := os.OpenFile(last, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := log.WriteAt(make([]byte, segment-mark%segment), mark%segment); err != nil {
-		t.Fatal(err)
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	cutLog(t, dir, mark)
 	f = newFound(t, dir, nil)
 	f.ends(t, "T", 3)
 	f.fill(t, "U", 80)
@@ -333,6 +322,45 @@ func TestCrashCutQueueStaysCut(t *testing.T) {
 	if _, end, _ := f.QueueBounds([]byte("T"), 0); end != 3 {
 		t.Fatalf("the queue ends at %d, want 3", end)
 	}
+}
+
+// cutLog zeroes the log of a store's folder from an offset in its only segment with data on.
+func cutLog(t *testing.T, dir string, at int64) {
+	t.Helper()
+	const segment = 64 << 10
+	last := filepath.Join(dir, "commitlog", fmt.Sprintf("%020d", at/segment*segment))
+	log, err := os.OpenFile(last, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.WriteAt(make([]byte, segment-at%segment), at%segment); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCrashQueueWithoutItsBeginning: a queue's first file is gone and its second one has messages that
+// the log has lost. It ends behind the last message that the log has, not where that file begins
+// (seed 1547).
+func TestCrashQueueWithoutItsBeginning(t *testing.T) {
+	t.Parallel()
+	f := newFound(t, t.TempDir(), nil)
+	f.fill(t, "T", 2)
+	mark := int64(f.Info().Wrote)
+	f.fill(t, "T", 11)
+	dir := crash(t, f.cfg).RootDir
+	cutLog(t, dir, mark)
+	first := filepath.Join(dir, "consumequeue", "T", "0", fmt.Sprintf("%020d", 0))
+	if err := os.Remove(first); err != nil {
+		t.Fatal(err)
+	}
+	f = newFound(t, dir, nil)
+	if low, end, _ := f.QueueBounds([]byte("T"), 0); low != 0 || end != 2 {
+		t.Fatalf("the queue has %d to %d, want 0 to 2", low, end)
+	}
+	f.ends(t, "T", 2)
 }
 
 // TestCrashDeletedEmptyFile: of the queues of a deleted topic only an empty file came back, which

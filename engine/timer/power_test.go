@@ -45,7 +45,7 @@ func TestCrashPower(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	b := newBench(t, t.TempDir())
 	b.close()
-	b.dir, b.segment = t.TempDir(), 1<<20
+	b.dir, b.segment = t.TempDir(), 1<<20 // several segments in a life
 	sent := 0
 	for range 8 {
 		disk, err := crashfs.New(b.dir)

@@ -285,13 +285,14 @@ func (q *Queue) unmapLocked(base int64) {
 }
 
 // TruncateBehind cuts off units at the end whose record should lie at or behind from, but was not
-// seen: those at or behind seen. It returns how many.
+// seen: those at or behind seen. It returns how many. Fillers at the end go with them when anything
+// was seen: they stand for records older than those seen, which have lower queue offsets.
 func (q *Queue) TruncateBehind(seen record.QueueOffset, from record.PhysicalOffset) (int64, error) {
 	written := q.Written()
 	at := written
 	for at > seen {
 		u, ok := q.unitAt(at - 1)
-		if !ok || u.Filler() || u.At < from {
+		if !ok || u.Filler() && seen == 0 || !u.Filler() && u.At < from {
 			break
 		}
 		at--
