@@ -27,6 +27,7 @@ SEEDS    ?= 10000
 SEED     ?=
 FROM     ?= 1
 KILLS    ?= 200
+YANKS    ?= 40
 OUT      ?=
 DURATION ?= 20s
 WARMUP   ?= 20s
@@ -89,8 +90,8 @@ crash: ## SEEDS=n histories with crashes (from FROM on) against a model, SEED=x 
 crash-repeat: ## every test of a crash, 20 times
 	@go run ./.ci/gotest -- -tags invariants -run '^TestCrash' -timeout 60m -count=20 ./...
 
-crash-real: build ## kill the broker's process KILLS times under load, compare what was acknowledged
-	go run ./perf/crashreal -skylark bin/skylark -kills $(KILLS) $(if $(OUT),-out $(OUT))
+crash-real: build ## kill the broker KILLS times under load, pull YANKS devices out, compare what was acknowledged
+	go run ./perf/crashreal -skylark bin/skylark -kills $(KILLS) -yanks $(YANKS) $(if $(OUT),-out $(OUT))
 
 fuzz: ## each fuzzer for FUZZTIME
 	@grep -roE --include='*_test.go' '^func Fuzz[[:alnum:]_]+' . | sed -E 's|/[^/]*:func | |' | sort | \

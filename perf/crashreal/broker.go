@@ -23,17 +23,18 @@ const segmentSize = 4 << 20
 
 // broker is a `skylark server` on fixed ports.
 type broker struct {
-	skylark, dir, conf string
-	names, addr        string
-	cmd                *exec.Cmd
-	errs               *bytes.Buffer
+	skylark, conf string
+	data          string // where the store lies
+	names, addr   string
+	cmd           *exec.Cmd
+	errs          *bytes.Buffer
 }
 
-func newBroker(skylark, dir, flush string) (*broker, error) {
+func newBroker(skylark, dir, data, flush string) (*broker, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	b := &broker{skylark: skylark, dir: dir, conf: filepath.Join(dir, "broker.conf")}
+	b := &broker{skylark: skylark, data: data, conf: filepath.Join(dir, "broker.conf")}
 	var err error
 	if b.names, err = freeAddr(); err == nil {
 		b.addr, err = freeAddr()
@@ -65,7 +66,7 @@ func freeAddr() (string, error) {
 // start starts the server and waits until it serves.
 func (b *broker) start() error {
 	b.errs = &bytes.Buffer{}
-	b.cmd = exec.Command(b.skylark, "server", "--json", "--data", filepath.Join(b.dir, "data"),
+	b.cmd = exec.Command(b.skylark, "server", "--json", "--data", b.data,
 		"-c", b.conf, "--name-server-listen", b.names, "--broker-listen", b.addr)
 	b.cmd.Stderr = b.errs
 	out, err := b.cmd.StdoutPipe()
@@ -118,21 +119,21 @@ func (b *broker) startVerify(ctx context.Context, rate int) (*verifier, error) {
 }
 
 // finish interrupts it, waits until it has read everything, and returns what it found.
-func (v *verifier) finish() (string, error) {
+func (v *verifier) finish() (verdict string, messages int, err error) {
 	if err := v.cmd.Process.Signal(os.Interrupt); err != nil {
-		return "", fmt.Errorf("perf verify ended early: %w\n%s", err, tail(v.out.Bytes()))
+		return "", 0, fmt.Errorf("perf verify ended early: %w\n%s", err, tail(v.out.Bytes()))
 	}
 	timer := time.NewTimer(2 * time.Minute)
 	defer timer.Stop()
 	select {
 	case err := <-v.done:
-		text := v.summary()
+		text, n := v.summary()
 		if err != nil {
 			err = fmt.Errorf("perf verify: %w\n%s", err, tail(v.out.Bytes()))
 		}
-		return text, err
+		return text, n, err
 	case <-timer.C:
-		return "", errors.New("perf verify does not end within 2 minutes")
+		return "", 0, errors.New("perf verify does not end within 2 minutes")
 	}
 }
 
@@ -140,8 +141,8 @@ func (v *verifier) finish() (string, error) {
 func (v *verifier) stop() { _ = v.cmd.Process.Kill() }
 
 // summary picks the verdict out of its last result.
-func (v *verifier) summary() string {
-	text := "no result"
+func (v *verifier) summary() (text string, messages int) {
+	text = "no result"
 	for dec := json.NewDecoder(bytes.NewReader(v.out.Bytes())); ; {
 		var r struct {
 			Sent   int64           `json:"sent"`
@@ -149,9 +150,15 @@ func (v *verifier) summary() string {
 			Verify json.RawMessage `json:"verify"`
 		}
 		if dec.Decode(&r) != nil {
-			return text
+			return text, messages
 		}
 		if len(r.Verify) > 0 {
+			var count struct {
+				Messages int `json:"messages"`
+			}
+			if json.Unmarshal(r.Verify, &count) == nil {
+				messages = count.Messages
+			}
 			var compact bytes.Buffer
 			if json.Compact(&compact, r.Verify) == nil {
 				text = fmt.Sprintf("ok %v %s", r.OK, compact.String())

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,10 +35,12 @@ type place struct {
 	offset int64
 }
 
-// proof is what is known of a message: a hash of its body and where the log has it.
+// proof is what is known of a message: a hash of its body, where the log has it, and when that was
+// acknowledged.
 type proof struct {
-	sum uint64
-	at  int64
+	sum  uint64
+	at   int64
+	when time.Time
 }
 
 // ledger is what was acknowledged.
@@ -87,8 +90,8 @@ func (l *loading) stop() {
 	l.done.Wait()
 }
 
-// load sends to both topics, and deletes one of them now and then.
-func (l *ledger) load() *loading {
+// load sends to the topic that stays, and with churn to the other one, which it deletes now and then.
+func (l *ledger) load(churn bool) *loading {
 	l.mu.Lock()
 	l.life++
 	l.mu.Unlock()
@@ -103,7 +106,9 @@ func (l *ledger) load() *loading {
 			}
 		})
 	}
-	run.done.Go(func() { l.churn(ctx) })
+	if churn {
+		run.done.Go(func() { l.churn(ctx) })
+	}
 	return run
 }
 
@@ -119,8 +124,8 @@ func (l *ledger) send(ctx context.Context, topic string, queue int32, name strin
 		return false
 	}
 	var sent protocol.SendResponse
-	if sent.Decode(r.Command) != nil || r.Code != remoting.Success && r.Code != remoting.FlushDiskTimeout {
-		return true // refused, as while its topic is being deleted
+	if sent.Decode(r.Command) != nil || r.Code != remoting.Success {
+		return true // refused, as while its topic is being deleted, or not known to be on disk
 	}
 	id := string(sent.MsgID)
 	at, err := strconv.ParseInt(id[max(0, len(id)-16):], 16, 64)
@@ -130,7 +135,7 @@ func (l *ledger) send(ctx context.Context, topic string, queue int32, name strin
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
-	l.acked[topic][place{sent.QueueID, sent.QueueOffset}] = proof{maphash.String(l.seed, body), at}
+	l.acked[topic][place{sent.QueueID, sent.QueueOffset}] = proof{maphash.String(l.seed, body), at, time.Now()}
 	return true
 }
 
@@ -175,14 +180,9 @@ func (l *ledger) remove(ctx context.Context) error {
 // age makes all log files but the last two old, so that the broker deletes them, and returns how
 // many. The broker is dead.
 func (l *ledger) age(dir string) (int, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "data", "store", "commitlog", "*"))
+	files, err := filepath.Glob(filepath.Join(dir, "commitlog", "*"))
 	if err != nil {
 		return 0, err
-	}
-	if len(files) == 0 {
-		if files, err = filepath.Glob(filepath.Join(dir, "data", "commitlog", "*")); err != nil {
-			return 0, err
-		}
 	}
 	if len(files) == 0 {
 		return 0, errors.New("there is no file of the log below " + dir)
@@ -200,69 +200,89 @@ func (l *ledger) age(dir string) (int, error) {
 	return n, err
 }
 
-// check compares everything that can be read with what was acknowledged, and returns how many
-// messages it compared.
-func (l *ledger) check(ctx context.Context) (int, error) {
-	compared := 0
+// findings is what a check saw.
+type findings struct {
+	compared int
+	lost     int       // acknowledged, and not there
+	earliest time.Time // when the first of them was acknowledged
+	below    int64     // none of them lies below this place in the log
+	above    int64     // nor does one that is there lie above this
+}
+
+// check compares everything that can be read with what was acknowledged. Messages acknowledged later
+// than since may be lost when it is not zero, if they are the end of the log; the ledger then forgets
+// them.
+func (l *ledger) check(ctx context.Context, since time.Time) (findings, error) {
+	f := findings{below: math.MaxInt64, above: -1}
 	if l.unsure { // make sure: it was not answered
 		if err := l.remove(ctx); err != nil {
-			return 0, err
+			return f, err
 		}
 	}
 	for topic, acked := range l.acked {
 		for queue := range int32(queues) {
-			n, err := l.checkQueue(ctx, topic, queue, acked)
-			compared += n
-			if err != nil {
-				return compared, fmt.Errorf("topic %s queue %d: %w", topic, queue, err)
+			if err := l.checkQueue(ctx, topic, queue, acked, since, &f); err != nil {
+				return f, fmt.Errorf("topic %s queue %d: %w", topic, queue, err)
 			}
 		}
 	}
-	return compared, nil
+	if f.above > f.below {
+		return f, fmt.Errorf("the message at %d of the log is lost, though that at %d is there", f.below,
+			f.above)
+	}
+	return f, nil
 }
 
 func (l *ledger) checkQueue(
-	ctx context.Context, topic string, queue int32, acked map[place]proof,
-) (int, error) {
+	ctx context.Context, topic string, queue int32, acked map[place]proof, since time.Time, f *findings,
+) error {
 	found, low, err := l.readAll(ctx, topic, queue)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	compared := 0
 	for at, p := range acked {
 		if at.queue != queue {
 			continue
 		}
 		if at.offset < low {
 			if p.at >= l.logMin {
-				return compared, fmt.Errorf("acknowledged message %d is hidden, the queue begins at %d",
-					at.offset, low)
+				return fmt.Errorf("acknowledged message %d is hidden, the queue begins at %d", at.offset, low)
 			}
 			delete(acked, at) // deleted with its file
 			continue
 		}
 		body, ok := found[at.offset]
-		if !ok {
-			return compared, fmt.Errorf("acknowledged message %d is lost, the queue has %d from %d",
-				at.offset, len(found), low)
+		switch {
+		case !ok && !since.IsZero() && p.when.After(since):
+			f.lost++
+			if f.lost == 1 || p.when.Before(f.earliest) {
+				f.earliest = p.when
+			}
+			f.below = min(f.below, p.at)
+			delete(acked, at)
+			continue
+		case !ok:
+			return fmt.Errorf("acknowledged message %d is lost, the queue has %d from %d", at.offset,
+				len(found), low)
+		case maphash.String(l.seed, body) != p.sum:
+			return fmt.Errorf("acknowledged message %d is altered: %.40q", at.offset, body)
 		}
-		if maphash.String(l.seed, body) != p.sum {
-			return compared, fmt.Errorf("acknowledged message %d is altered: %.40q", at.offset, body)
-		}
-		compared++
+		f.above = max(f.above, p.at)
+		f.compared++
 	}
 	if topic == deleted {
 		mark := fmt.Sprintf("r%d/", l.round)
 		for offset, body := range found {
 			if !strings.HasPrefix(body, mark) {
-				return compared, fmt.Errorf("message %d of a deleted topic came back: %.40q", offset, body)
+				return fmt.Errorf("message %d of a deleted topic came back: %.40q", offset, body)
 			}
 		}
 	}
-	return compared, nil
+	return nil
 }
 
-// readAll reads a queue from its first message to its end, which must be without a gap.
+// readAll reads a queue from its first message, low, to its end. What lies before a gap counts as
+// deleted, which checkQueue believes only of messages in old files.
 func (l *ledger) readAll(
 	ctx context.Context, topic string, queue int32,
 ) (found map[int64]string, low int64, err error) {
@@ -295,6 +315,10 @@ func (l *ledger) readAll(
 			v, err := record.Parse(body)
 			if err != nil {
 				return nil, 0, fmt.Errorf("pull at %d: %w", next, err)
+			}
+			if int64(v.QueueOffset()) > next { // the log file of those before was deleted meanwhile
+				next = int64(v.QueueOffset())
+				low = next
 			}
 			if int64(v.QueueOffset()) != next || !v.CheckCRC() {
 				return nil, 0, fmt.Errorf("pull at %d: message %d, or a wrong check sum", next, v.QueueOffset())

@@ -5,6 +5,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skylarkmq/skylark/engine/enginetest"
 )
@@ -20,23 +21,33 @@ func TestLedger(t *testing.T) {
 			t.Fatalf("message %d is not taken", i)
 		}
 	}
+	var since time.Time
 	check := func(want string) {
 		t.Helper()
-		n, err := l.check(t.Context())
-		if want == "" && (err != nil || n == 0) || want != "" &&
+		f, err := l.check(t.Context(), since)
+		if want == "" && (err != nil || f.compared == 0) || want != "" &&
 			(err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("compared %d, %v, want %q", n, err, want)
+			t.Errorf("%+v, %v, want %q", f, err, want)
 		}
 	}
 	check("")
 	at := place{0, 2}
 	was := l.acked[kept][at]
-	l.acked[kept][at] = proof{was.sum + 1, was.at}
+	l.acked[kept][at] = proof{was.sum + 1, was.at, was.when}
 	check("altered")
 	l.acked[kept][at] = was
 	l.acked[kept][place{0, 5}] = was
 	check("lost")
 	delete(l.acked[kept], place{0, 5})
+	// A message that may be lost: only behind all that are there, and only a late one.
+	since = time.Now()
+	l.acked[kept][place{0, 5}] = proof{was.sum, 1 << 40, since.Add(-time.Hour)}
+	check("lost")
+	l.acked[kept][place{0, 5}] = proof{was.sum, 1 << 40, since.Add(time.Second)}
+	check("")
+	l.acked[kept][place{0, 5}] = proof{was.sum, was.at, since.Add(time.Second)}
+	check("is lost, though")
+	since = time.Time{}
 	l.round = 1
 	check("came back")
 	l.round = 0
