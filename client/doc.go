@@ -19,6 +19,8 @@
 //	}
 //	res, err := p.Send(ctx, &client.Message{Topic: "created", Body: body})
 //
+// Consume and Read make a consumer or a reader for one call, SendAll sends a sequence.
+//
 // Sends wait for an answer (Send), are told of it by a callback (SendAsync), share requests
 // (SendBatch, WithLinger) or ask for none (SendOneWay). Request waits for a consumer's reply, and a
 // TransactionProducer sends messages that count only once a change of the application's own is made.

@@ -4,10 +4,7 @@ package client_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,40 +13,31 @@ import (
 	"github.com/skylarkmq/skylark/client/clienttest"
 )
 
-// The examples of README.md: each code block there is what one of them gives to inCluster, or the
-// body of a TestReadme (TestReadmeIsWhatRuns).
+// The examples of README.md: each code block there is the function that one of them gives to the call
+// that it begins with, or the body of a TestReadme, without a `return nil` at the end
+// (TestReadmeIsWhatRuns).
 
-// inCluster runs do with a client and a producer of a real name server and broker in this process.
-func inCluster(do func(ctx context.Context, c *client.Client, p *client.Producer) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	cluster, err := clienttest.New(clienttest.WithTopic("created", 1))
-	if err != nil {
-		log.Fatal(err)
-	}
-	c, err := client.New([]string{cluster.NameServer()})
-	if err == nil {
-		var p *client.Producer
-		if p, err = c.NewProducer("shop"); err == nil {
-			err = do(ctx, c, p)
+// Connect.
+func Example_connect() {
+	atNameServer(func(ctx context.Context, nameServers []string) error {
+		c, err := client.New(nameServers) // or New(nil, client.WithEnv()): NAMESRV_ADDR says where
+		if err != nil {
+			return err
 		}
-		err = errors.Join(err, c.Close(ctx))
-	}
-	if err := errors.Join(err, cluster.Close()); err != nil {
-		log.Fatal(err)
-	}
+		defer c.Close(ctx) // settles what is under way, and waits for every goroutine
+		return nil
+	})
+	// Output:
 }
 
-// Send a message, and look at a refusal.
+// Send a message.
 func Example_send() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		res, err := p.Send(ctx, &client.Message{
-			Topic: "created", Tag: "eu", Keys: []string{"7"}, Body: []byte("order 7"),
-		})
-		if be := (*client.BrokerError)(nil); errors.As(err, &be) {
-			return fmt.Errorf("broker %s refused with code %d: %w", be.Broker, be.Code, err)
-		} else if err != nil {
-			return err
+	inCluster(scene{}, func(
+		ctx context.Context, _ *client.Client, p *client.Producer, _ client.Handler,
+	) error {
+		res, err := p.Send(ctx, &client.Message{Topic: "created", Tag: "eu", Body: []byte("order 7")})
+		if err != nil {
+			return err // a *client.SendError: every attempt, the broker's code and words, what to do
 		}
 		fmt.Println(res.Status, res.Queue, res.Offset)
 		return nil
@@ -57,60 +45,48 @@ func Example_send() {
 	// Output: SEND_OK created/broker-a/0 0
 }
 
-// Send as fast as the broker takes it, with bounded memory.
-func Example_highRate() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		var failed atomic.Int64
-		count := func(_ client.SendResult, err error) {
-			if err != nil {
-				failed.Add(1)
-			}
-		}
-		for i := range 1000 {
-			m := &client.Message{Topic: "created", Body: fmt.Append(nil, i)}
-			if err := p.SendAsync(ctx, m, count); err != nil {
-				return err // it waits while WithBuffer's messages or bytes are full
-			}
-		}
-		err := p.Flush(ctx)
-		fmt.Println("failed:", failed.Load(), err)
-		return nil
+// Send without waiting, and hear of the result.
+func Example_async() {
+	inCluster(scene{}, func(
+		ctx context.Context, _ *client.Client, p *client.Producer, _ client.Handler,
+	) error {
+		return p.SendAsync(ctx, made("event"), func(res client.SendResult, err error) {
+			fmt.Println(res.Status, err) // SendAsync waits only while WithBuffer's bounds are full
+		})
 	})
-	// Output: failed: 0 <nil>
+	// Output: SEND_OK <nil>
+}
+
+// Send as fast as brokers take it, with bounded memory.
+func Example_sendAll() {
+	inCluster(scene{after: count}, func(
+		ctx context.Context, _ *client.Client, p *client.Producer, _ client.Handler,
+	) error {
+		return p.SendAll(ctx, thousand()) // nil: all are stored; else a *client.SendAllError
+	})
+	// Output: 1000 messages
 }
 
 // Have many messages share a request.
 func Example_linger() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		batching, err := c.NewProducer("shop-events", client.WithLinger(5*time.Millisecond, 64<<10))
+	inCluster(scene{after: count}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, _ client.Handler,
+	) error {
+		batching, err := c.NewProducer("events", client.WithLinger(5*time.Millisecond, 64<<10))
 		if err != nil {
 			return err
 		}
-		var stored atomic.Int64
-		for range 10_000 { // some twenty requests; each message has its own result
-			err := batching.SendAsync(ctx, &client.Message{Topic: "created", Body: []byte("event")},
-				func(res client.SendResult, err error) {
-					if err == nil && res.Status == client.Stored {
-						stored.Add(1)
-					}
-				})
-			if err != nil {
-				return err
-			}
-		}
-		err = batching.Flush(ctx)
-		fmt.Println("stored:", stored.Load(), err)
-		return nil
+		return batching.SendAll(ctx, thousand()) // few requests; each message has its own result
 	})
-	// Output: stored: 10000 <nil>
+	// Output: 1000 messages
 }
 
 // Send a batch, with a result for each message.
 func Example_batch() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		results, errs := p.SendBatch(ctx,
-			&client.Message{Topic: "created", Body: []byte("a")},
-			&client.Message{Topic: "created", Body: []byte("b")})
+	inCluster(scene{}, func(
+		ctx context.Context, _ *client.Client, p *client.Producer, _ client.Handler,
+	) error {
+		results, errs := p.SendBatch(ctx, made("a"), made("b"))
 		for i, res := range results {
 			fmt.Println(res.Offset, errs[i])
 		}
@@ -123,180 +99,156 @@ func Example_batch() {
 
 // Consume as a member of a group, each message decoded.
 func Example_consume() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		order7 := &client.Message{Topic: "created", Tag: "eu", Body: []byte(`{"id":7,"total":42}`)}
-		if _, err := p.Send(ctx, order7); err != nil {
-			return err
-		}
-		type order struct{ ID, Total int }
-		k, err := c.NewConsumer("billing", client.WithSubscription("created", client.Tags("eu", "us")),
-			client.WithStart(client.Earliest), client.WithConcurrency(64))
-		if err != nil {
-			return err
-		}
-		ctx, stop := context.WithCancel(ctx) // in a program signal.NotifyContext: Run then drains
-		handle := func(ctx context.Context, o order, m *client.Received) error {
-			fmt.Println("order", o.ID, "total", o.Total, "attempt", m.Attempt)
-			stop()
-			return nil // done; an error has it delivered again
-		}
-		return k.Run(ctx, client.HandleJSON(handle))
-	})
-	// Output: order 7 total 42 attempt 1
-}
-
-// Steer what becomes of a message that failed.
-func Example_retry() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		if _, errs := p.SendBatch(ctx, made("busy"), made("bad")); errors.Join(errs...) != nil {
-			return errors.Join(errs...)
-		}
-		k, err := c.NewConsumer("billing", client.WithSubscription("created", client.All()),
-			client.WithStart(client.Earliest), client.WithMaxRetries(5))
-		if err != nil {
-			return err
-		}
-		ctx, stop := context.WithCancel(ctx)
-		return k.Run(ctx, func(ctx context.Context, m *client.Received) error {
-			switch {
-			case string(m.Body) == "bad":
-				return client.DeadLetter(errors.New("cannot be billed")) // to the topic %DLQ%billing
-			case m.Attempt == 1:
-				return client.RetryAfter(time.Second, errors.New("bank is busy"))
-			}
-			fmt.Println(string(m.Body), "attempt", m.Attempt)
-			stop()
-			return nil
-		})
-	})
-	// Output: busy attempt 2
-}
-
-// Keep the order of messages with one key, and work on many keys at once.
-func Example_ordered() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		for i := range 4 {
-			m := &client.Message{Topic: "created", OrderingKey: "7", Body: fmt.Append(nil, "step ", i)}
-			if _, err := p.Send(ctx, m); err != nil {
-				return err
-			}
-		}
-		k, err := c.NewConsumer("ledger", client.WithSubscription("created", client.All()),
-			client.WithStart(client.Earliest), client.WithOrdered(true)) // true: keys in parallel
-		if err != nil {
-			return err
-		}
-		ctx, stop := context.WithCancel(ctx)
-		return k.Run(ctx, func(ctx context.Context, m *client.Received) error {
-			fmt.Println(m.OrderingKey, string(m.Body))
-			if string(m.Body) == "step 3" {
-				stop()
-			}
-			return nil
-		})
+	order7 := &client.Message{Topic: "created", Tag: "eu", Body: []byte(`{"id":7,"total":42}`)}
+	inCluster(scene{seed: []*client.Message{order7}, calls: 1}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, bill client.Handler,
+	) error {
+		return c.Consume(ctx, "billing", client.HandleJSON(
+			func(ctx context.Context, o order, m *client.Received) error {
+				fmt.Println("order", o.ID, "total", o.Total)
+				return bill(ctx, m) // nil: done; an error has it delivered again
+			}), client.WithSubscription("created", client.Tags("eu", "us")))
 	})
 	// Output:
-	// 7 step 0
-	// 7 step 1
-	// 7 step 2
-	// 7 step 3
+	// order 7 total 42
+	// {"id":7,"total":42}
 }
 
-// Deliver later.
-func Example_delay() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		sent := time.Now()
-		m := &client.Message{Topic: "created", Body: []byte("remind"), Delay: time.Second} // or DeliverAt
-		if _, err := p.Send(ctx, m); err != nil {
-			return err // p.Recall withdraws it by the RecallHandle of the result
-		}
-		r, err := c.NewReader("", client.WithSubscription("created", client.All()),
-			client.WithStart(client.Earliest))
-		if err != nil {
-			return err
-		}
-		ms, err := r.Poll(ctx, 1)
-		if err != nil {
-			return err
-		}
-		fmt.Println(string(ms[0].Body), time.Since(sent) >= time.Second)
-		return nil
+// Try a message again later.
+func Example_retry() {
+	inCluster(scene{seed: many("busy"), calls: 1}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, bill client.Handler,
+	) error {
+		return c.Consume(ctx, "billing", func(ctx context.Context, m *client.Received) error {
+			if m.Attempt == 1 {
+				return client.RetryAfter(time.Second, errBusy) // errBusy itself: later each time
+			}
+			return bill(ctx, m)
+		}, client.WithSubscription("created", client.All()), client.WithMaxRetries(5))
 	})
-	// Output: remind true
+	// Output: busy, attempt 2
+}
+
+// Give a message up.
+func Example_deadLetter() {
+	inCluster(scene{seed: many("bad", "good"), calls: 1}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, bill client.Handler,
+	) error {
+		return c.Consume(ctx, "billing", func(ctx context.Context, m *client.Received) error {
+			if string(m.Body) == "bad" {
+				return client.DeadLetter(errBad) // to the topic %DLQ%billing; client.Skip drops it
+			}
+			return bill(ctx, m)
+		}, client.WithSubscription("created", client.All()))
+	})
+	// Output: good
+}
+
+// Send messages that must keep their order.
+func Example_orderingKey() {
+	inCluster(scene{after: count}, func(
+		ctx context.Context, _ *client.Client, p *client.Producer, _ client.Handler,
+	) error {
+		m := &client.Message{Topic: "created", OrderingKey: "order 7", Body: []byte("paid")}
+		_, err := p.Send(ctx, m) // messages with one key go to one queue, in the order of the sends
+		return err
+	})
+	// Output: 1 messages
+}
+
+// Consume them in that order, many keys at once.
+func Example_ordered() {
+	inCluster(scene{seed: keyed("7", "paid", "packed", "sent"), calls: 3}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, bill client.Handler,
+	) error {
+		return c.Consume(ctx, "ledger", bill, client.WithSubscription("created", client.All()),
+			client.WithOrdered(true)) // true: in order for each key; false: for each queue
+	})
+	// Output:
+	// paid
+	// packed
+	// sent
+}
+
+// Deliver a message later.
+func Example_delay() {
+	inCluster(scene{after: next}, func(
+		ctx context.Context, _ *client.Client, p *client.Producer, _ client.Handler,
+	) error {
+		m := &client.Message{Topic: "created", Body: []byte("remind"), Delay: time.Second}
+		_, err := p.Send(ctx, m) // DelayLevel takes one of the broker's fixed delays instead
+		return err
+	})
+	// Output: remind
+}
+
+// Deliver a message at a time, and take it back.
+func Example_timer() {
+	tomorrow := time.Now().Add(24 * time.Hour)
+	inCluster(scene{after: count}, func(
+		ctx context.Context, _ *client.Client, p *client.Producer, _ client.Handler,
+	) error {
+		res, err := p.Send(ctx, &client.Message{Topic: "created", Body: []byte("x"), DeliverAt: tomorrow})
+		if err == nil {
+			_, err = p.Recall(ctx, "created", res.RecallHandle)
+		}
+		return err
+	})
+	// Output: 0 messages
 }
 
 // Change a database and send the message together.
 func Example_transaction() {
-	inCluster(func(ctx context.Context, c *client.Client, _ *client.Producer) error {
-		paid := map[string]bool{} // a database
-		check := func(_ context.Context, m *client.Received) client.TxState {
-			if paid[m.ID] { // the broker asks any process of the group when it has not heard of the end
-				return client.TxCommitted
-			}
-			return client.TxRolledBack
+	var db database
+	inCluster(scene{after: next}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, _ client.Handler,
+	) error {
+		tp, err := c.NewTransactionProducer("shop-tx", db.paid) // asked about ends that got lost
+		if err == nil {
+			_, err = tp.Transact(ctx, made("paid"), db.pay) // commits; an error or a panic rolls back
 		}
-		tp, err := c.NewTransactionProducer("shop-tx", check)
-		if err != nil {
-			return err
-		}
-		for _, cause := range []error{nil, errors.New("card declined")} {
-			_, err := tp.Transact(ctx, made("paid"), func(_ context.Context, tx *client.Tx) error {
-				paid[tx.ID] = cause == nil
-				return cause // nil commits; an error, or a panic, rolls back
-			})
-			fmt.Println(err)
-		}
-		return nil
+		return err
 	})
-	// Output:
-	// <nil>
-	// card declined
+	// Output: paid
 }
 
 // Ask, and wait for a consumer's answer.
 func Example_request() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		k, err := c.NewConsumer("prices", client.WithSubscription("created", client.All()),
-			client.WithStart(client.Earliest))
+	inCluster(scene{beside: answers}, func(
+		ctx context.Context, _ *client.Client, p *client.Producer, _ client.Handler,
+	) error {
+		answer, err := p.Request(ctx, made("order 7"))
 		if err != nil {
 			return err
 		}
-		serving, stop := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		go func() {
-			ended <- k.Run(serving, func(ctx context.Context, m *client.Received) error {
-				return p.Reply(ctx, m, append([]byte("price of "), m.Body...))
-			})
-		}()
-		answer, err := p.Request(ctx, made("order 7"))
-		if err == nil {
-			fmt.Println(string(answer.Body))
-		}
-		stop()
-		return errors.Join(err, <-ended)
+		fmt.Println(string(answer.Body))
+		return nil
 	})
 	// Output: price of order 7
 }
 
-// Read with an iterator, at your own pace.
-func Example_pull() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		if _, errs := p.SendBatch(ctx, made("a"), made("b")); errors.Join(errs...) != nil {
-			return errors.Join(errs...)
-		}
-		r, err := c.NewReader("billing", client.WithSubscription("created", client.All()),
-			client.WithStart(client.Earliest))
-		if err != nil {
-			return err
-		}
-		for m, err := range r.Messages(ctx) {
+// Answer.
+func Example_reply() {
+	inCluster(scene{beside: asks}, func(
+		ctx context.Context, c *client.Client, p *client.Producer, _ client.Handler,
+	) error {
+		return c.Consume(ctx, "prices", func(ctx context.Context, m *client.Received) error {
+			return p.Reply(ctx, m, append([]byte("price of "), m.Body...))
+		}, client.WithSubscription("created", client.All()))
+	})
+	// Output: price of order 8
+}
+
+// Read at your own pace.
+func Example_read() {
+	inCluster(scene{seed: many("a", "b"), before: auditFromStart, reads: 2}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, _ client.Handler,
+	) error {
+		for m, err := range c.Read(ctx, "audit", client.WithSubscription("created", client.All())) {
 			if err != nil {
 				return err
 			}
 			fmt.Println(string(m.Body)) // done when the loop asks for the next one
-			if string(m.Body) == "b" {
-				return r.Commit(ctx, m)
-			}
 		}
 		return nil
 	})
@@ -305,100 +257,105 @@ func Example_pull() {
 	// b
 }
 
-// Read again from a time.
-func Example_seek() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		before := time.Now()
-		if _, errs := p.SendBatch(ctx, made("a"), made("b")); errors.Join(errs...) != nil {
-			return errors.Join(errs...)
-		}
-		queues, err := c.Queues(ctx, "created")
-		if err != nil {
-			return err
-		}
-		r, err := c.NewReader("") // without a group: no stored position
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(r.Assign(queues...), r.SeekTime(ctx, queues[0], before)); err != nil {
-			return err
-		}
-		ms, err := r.Poll(ctx, 10)
-		fmt.Println(len(ms) > 0 && string(ms[0].Body) == "a", err)
-		return nil
+// Consume only what an SQL condition on properties takes.
+func Example_filter() {
+	inCluster(scene{seed: priced(50, 200), calls: 1}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, bill client.Handler,
+	) error {
+		return c.Consume(ctx, "large", bill,
+			client.WithSubscription("created", client.SQL("total > 100 AND region IN ('eu', 'us')")))
 	})
-	// Output: true <nil>
+	// Output: total 200
 }
 
-// Make a topic, and see how far a group is.
-func Example_admin() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		a := admin.New(c)
-		paid := admin.TopicConfig{Name: "paid", WriteQueues: 2, ReadQueues: 2}
-		if _, err := a.PutTopic(ctx, paid, admin.Everywhere()); err != nil {
-			return err // an *admin.PartialError when only some brokers failed
+// Have the broker hand out messages instead of queues.
+func Example_pop() {
+	inCluster(scene{seed: many("a"), calls: 1}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, bill client.Handler,
+	) error {
+		return c.Consume(ctx, "billing", bill, client.WithSubscription("created", client.All()),
+			client.WithPop(30*time.Second)) // a member that hangs holds up only what it has
+	})
+	// Output: a
+}
+
+// Trace messages.
+func Example_trace() {
+	inCluster(scene{after: count}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, _ client.Handler,
+	) error {
+		traced, err := c.NewProducer("shop-traced", client.WithTrace("")) // and WithConsumerTrace
+		if err == nil {
+			_, err = traced.Send(ctx, made("order 7")) // mqadmin queryMsgTraceById shows its way
 		}
-		status, err := a.TopicStatus(ctx, "paid")
+		return err
+	})
+	// Output: 1 messages
+}
+
+// Make a topic.
+func Example_topic() {
+	inCluster(scene{}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, _ client.Handler,
+	) error {
+		paid := admin.TopicConfig{Name: "paid", WriteQueues: 2, ReadQueues: 2}
+		_, err := admin.New(c).PutTopic(ctx, paid, admin.Everywhere())
+		return err // an *admin.PartialError when only some brokers failed
+	})
+	// Output:
+}
+
+// See how far behind a group is.
+func Example_progress() {
+	inCluster(scene{seed: many("a"), calls: 1, before: billed}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, _ client.Handler,
+	) error {
+		progress, err := admin.New(c).Progress(ctx, "billing", "created")
 		if err != nil {
 			return err
 		}
-		progress, err := a.Progress(ctx, "billing", "paid")
-		fmt.Println(len(status.Queues), progress.Lag, err)
+		fmt.Println("behind by", progress.Lag)
 		return nil
 	})
-	// Output: 2 0 <nil>
+	// Output:
+	// a
+	// behind by 0
 }
 
 // Send the dead letters of a group again.
 func Example_deadLetters() {
-	inCluster(func(ctx context.Context, c *client.Client, p *client.Producer) error {
-		k, err := c.NewConsumer("billing", client.WithSubscription("created", client.All()),
-			client.WithStart(client.Earliest))
-		if err != nil {
-			return err
-		}
-		if _, err := p.Send(ctx, made("order 7")); err != nil {
-			return err
-		}
-		consuming, stop := context.WithCancel(ctx)
-		bug := func(context.Context, *client.Received) error {
-			stop()
-			return client.DeadLetter(errors.New("bug"))
-		}
-		if err := k.Run(consuming, bug); err != nil {
-			return err
-		}
-		a := admin.New(c) // the bug is repaired; skylark admin resendDeadLetters does the same
+	inCluster(scene{seed: many("order 7"), calls: 1, before: buried}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, _ client.Handler,
+	) error {
 		letters := admin.DeadLetterQuery{Group: "billing", Topic: "created"}
-		for l, err := range a.DeadLetters(ctx, letters) {
-			fmt.Println(string(l.Body), "tried", l.ReconsumeTimes, err)
-		}
-		done, err := a.ResendDeadLetters(ctx, admin.Resend{Letters: letters}) // StateFile: go on after a crash
-		fmt.Println("resent", done.Resent, err)
-		return nil
+		done, err := admin.New(c).ResendDeadLetters(ctx, admin.Resend{Letters: letters})
+		fmt.Println("sent again:", done.Resent) // a StateFile has it go on after a crash
+		return err
 	})
 	// Output:
-	// order 7 tried 1 <nil>
-	// resent 1 <nil>
+	// order 7
+	// sent again: 1
 }
 
-// Test your program against a real broker in the test's process.
+// Have a group read again from a time.
+func Example_reset() {
+	yesterday := time.Now().Add(-24 * time.Hour)
+	inCluster(scene{seed: many("a"), calls: 2, before: billed, after: billed}, func(
+		ctx context.Context, c *client.Client, _ *client.Producer, _ client.Handler,
+	) error {
+		r := admin.Reset{Group: "billing", Topic: "created", To: admin.AtTime(yesterday)}
+		_, err := admin.New(c).ResetOffsets(ctx, r) // whether members are online or not
+		return err
+	})
+	// Output:
+	// a
+	// a
+}
+
+// Test a program against a real broker in the test's process.
 func TestReadmeBilling(t *testing.T) {
-	cluster := clienttest.Start(t, clienttest.WithTopics("created"), clienttest.WithoutAutoCreate())
-	p, err := cluster.Client(t).NewProducer("shop", client.WithSendTimeout(100*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
+	p := clienttest.Start(t, clienttest.WithTopics("created")).Producer(t)
+	if _, err := p.Send(t.Context(), made("x")); err != nil {
+		t.Error(err)
 	}
-	if err := cluster.Broker(0).Kill(); err != nil { // Start brings it back with all it had taken
-		t.Fatal(err)
-	}
-	m := &client.Message{Topic: "created", Body: []byte("x")}
-	if _, err := p.Send(t.Context(), m); err == nil {
-		t.Error("a dead broker took a message")
-	}
-}
-
-// made is a message to the topic of the examples.
-func made(body string) *client.Message {
-	return &client.Message{Topic: "created", Body: []byte(body)}
 }

@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// Each Go block of README.md is the body of the function that an example gives to inCluster, or of
-// a TestReadme, and each of those is in README.md: what users read is what runs.
+// Each Go block of README.md is the body of the function that an example gives to the call it begins
+// with, or of a TestReadme, and each of those is in README.md: what users read is what runs. A task
+// takes five lines; a few that loop or branch take six.
 func TestReadmeIsWhatRuns(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")
@@ -25,14 +26,22 @@ func TestReadmeIsWhatRuns(t *testing.T) {
 		blocks[string(m[1])] = false
 	}
 	bodies := exampleBodies(t)
-	if len(bodies) < 10 {
-		t.Errorf("%d examples, want ten at least", len(bodies))
-	}
+	short := 0
 	for name, body := range bodies {
+		lines := strings.Count(body, "\n")
+		if lines <= 5 {
+			short++
+		}
+		if lines > 6 {
+			t.Errorf("%s takes %d lines, six at most", name, lines)
+		}
 		if _, ok := blocks[body]; !ok {
 			t.Errorf("README.md has no block with the text of %s:\n%s", name, body)
 		}
 		blocks[body] = true
+	}
+	if few := 3; short < 10 || len(bodies)-short > few {
+		t.Errorf("%d of %d tasks take five lines, all but %d should", short, len(bodies), few)
 	}
 	for block, used := range blocks {
 		if !used {
@@ -41,7 +50,8 @@ func TestReadmeIsWhatRuns(t *testing.T) {
 	}
 }
 
-// exampleBodies returns the text that each example of example_test.go runs, without its indent.
+// exampleBodies returns the text that each example of example_test.go runs, without its indent and
+// without a last line that only says return nil.
 func exampleBodies(t *testing.T) map[string]string {
 	t.Helper()
 	const name = "example_test.go"
@@ -63,11 +73,9 @@ func exampleBodies(t *testing.T) map[string]string {
 		body, indent := f.Body, "\t"
 		switch {
 		case strings.HasPrefix(f.Name.Name, "Example"):
-			call, ok := body.List[0].(*ast.ExprStmt).X.(*ast.CallExpr)
-			if !ok || len(call.Args) != 1 {
-				t.Fatalf("%s does not begin with a call of inCluster", f.Name.Name)
-			}
-			body, indent = call.Args[0].(*ast.FuncLit).Body, "\t\t"
+			last := body.List[len(body.List)-1] // what comes before are values that it is given
+			call := last.(*ast.ExprStmt).X.(*ast.CallExpr)
+			body, indent = call.Args[len(call.Args)-1].(*ast.FuncLit).Body, "\t\t"
 		case !strings.HasPrefix(f.Name.Name, "TestReadme"):
 			continue
 		}
@@ -76,7 +84,7 @@ func exampleBodies(t *testing.T) map[string]string {
 		for i := range lines {
 			lines[i] = strings.TrimPrefix(lines[i], indent)
 		}
-		bodies[f.Name.Name] = strings.Join(lines, "\n")
+		bodies[f.Name.Name] = strings.TrimSuffix(strings.Join(lines, "\n"), "return nil\n")
 	}
 	return bodies
 }

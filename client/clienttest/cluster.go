@@ -4,6 +4,7 @@ package clienttest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -120,6 +121,17 @@ func (c *Cluster) Client(t testing.TB, opts ...client.Option) *client.Client {
 		}
 	})
 	return cl
+}
+
+// Producer makes a client of the cluster and a producer of it, in a group of its own; both are closed
+// when the test ends, as Client says.
+func (c *Cluster) Producer(t testing.TB, opts ...client.ProducerOption) *client.Producer {
+	t.Helper()
+	p, err := c.Client(t).NewProducer("clienttest-"+rand.Text(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // StartNameServer starts the name server again after StopNameServer, on the same port. It knows of
