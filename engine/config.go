@@ -97,6 +97,8 @@ type Config struct {
 	SubscriptionExpiredMS int64 `key:"subscriptionExpiredTimeout" min:"1000"`
 	NotifyConsumerChange  bool  `key:"notifyConsumerIdsChangedEnable"`
 	RegisterProducer      bool  `key:"enableRegisterProducer"`
+	RefuseDifferent       bool  `key:"refuseDifferentSubscriptions"`   // ours
+	FromLastStrict        bool  `key:"consumeFromLastStrict"`          // ours
 	StuckMS               int64 `key:"consumerStuckMillis" min:"1000"` // ours: warn of consumers that stand still
 	IdleSeconds           int64 `key:"serverChannelMaxIdleTimeSeconds" min:"1"`
 	FlushOffsetMS         int64 `key:"flushConsumerOffsetInterval" min:"100"`

@@ -244,6 +244,50 @@ func TestFaultDifferentSubscriptions(t *testing.T) {
 	}
 }
 
+// TestFaultDifferentSubscriptionsRefused: with refuseDifferentSubscriptions the second one is answered
+// with both names and gets no share of the queues, and nothing is missed.
+func TestFaultDifferentSubscriptionsRefused(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t, func(cfg *engine.Config) { cfg.RefuseDifferent = true })
+	a, b := newPeer(t, cluster.Broker()), newPeer(t, cluster.Broker())
+	a.heartbeat("client-a", "torn", tags("news", "tag1"))
+	r := b.call(remoting.HeartBeat, nil, protocol.Marshal(&protocol.HeartbeatData{
+		ClientID: "client-b",
+		ConsumerDataSet: []protocol.ConsumerData{{
+			GroupName: "torn", ConsumeType: protocol.ConsumePassively, MessageModel: protocol.Clustering,
+			SubscriptionDataSet: []protocol.SubscriptionData{tags("news", "tag2")},
+		}},
+	}))
+	if r.Code != remoting.NoPermission || !strings.Contains(r.Remark, "client-a") ||
+		!strings.Contains(r.Remark, "client-b") {
+		t.Errorf("heartbeat: %v %q", r.Code, r.Remark)
+	}
+	r = a.call(remoting.GetConsumerListByGroup, &protocol.ConsumerListRequest{Group: "torn"}, nil)
+	var list protocol.ConsumerList
+	if err := protocol.Unmarshal(r.Body, &list); err != nil || !slices.Equal(list.ConsumerIDList, []string{"client-a"}) {
+		t.Errorf("members: %v %v", list, err)
+	}
+}
+
+// TestFaultConsumeFromLastStrict: a new group on a young topic is told to begin at 0, as RocketMQ does,
+// unless consumeFromLastStrict lets the consumer decide.
+func TestFaultConsumeFromLastStrict(t *testing.T) {
+	t.Parallel()
+	for strict, want := range map[bool]remoting.ResponseCode{
+		false: remoting.Success, true: remoting.QueryNotFound,
+	} {
+		cluster := enginetest.Start(t, func(cfg *engine.Config) { cfg.FromLastStrict = strict })
+		p := newPeer(t, cluster.Broker())
+		p.send("young", 0, "first")
+		r := p.call(remoting.QueryConsumerOffset, &protocol.QueryConsumerOffsetRequest{
+			Group: "new", Topic: "young",
+		}, nil)
+		if r.Code != want {
+			t.Errorf("strict %v: %v %q, want %v", strict, r.Code, r.Remark, want)
+		}
+	}
+}
+
 // TestFaultBrokenHeartbeats: of a heartbeat with broken parts the rest counts, and nothing is created
 // for what has no name.
 func TestFaultBrokenHeartbeats(t *testing.T) {

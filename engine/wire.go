@@ -66,8 +66,9 @@ func (b *Broker) openTables() error {
 		ChannelTimeout:      ms(cfg.ChannelExpiredMS),
 		SubscriptionTimeout: ms(cfg.SubscriptionExpiredMS),
 		RejectPull:          cfg.RejectPullConsumer, ProducersOff: !cfg.RegisterProducer,
-		Admit:      processor.Admission(b.topics, b.groups, b.notice),
-		Registered: b.filters.Register, Left: b.filters.Unregister,
+		RefuseDifferent: cfg.RefuseDifferent,
+		Admit:           processor.Admission(b.topics, b.groups, b.notice),
+		Registered:      b.filters.Register, Left: b.filters.Unregister,
 		ScanPeriod: min(10*time.Second, ms(cfg.StuckMS)/2), Scanned: b.watchConsumers,
 		ProducerJoined: func(name string) { b.transactions.ProducerJoined(name) },
 		NotifyChange:   b.notifier(), Expired: closeChannels, Notice: b.notice,
@@ -179,8 +180,8 @@ func (b *Broker) wire() {
 			b.delayed.runtimeInfo(table)
 			b.showHousekeeping(table)
 		},
-		PropertyFilter: b.propertyFilter(),
-		DefaultMode:    protocol.MessageRequestMode(b.cfg.RequestMode), DefaultPopShare: b.cfg.PopShareQueues,
+		PropertyFilter: b.propertyFilter(), FromLastStrict: b.cfg.FromLastStrict,
+		DefaultMode: protocol.MessageRequestMode(b.cfg.RequestMode), DefaultPopShare: b.cfg.PopShareQueues,
 	})
 	b.sendBacks().Register(b.cold)
 	b.timerRequests().Register(b.cold)

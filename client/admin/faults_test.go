@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/skylarkmq/skylark/client"
 	"github.com/skylarkmq/skylark/client/admin"
 	"github.com/skylarkmq/skylark/client/clienttest"
@@ -282,5 +284,43 @@ func TestRecheckHalf(t *testing.T) {
 	}
 	if id := <-asked; id != tx.ID {
 		t.Errorf("asked again about %s, want %s", id, tx.ID)
+	}
+}
+
+// Where a new group begins is told with the reason: an empty queue and a new one, and one that the
+// group has read.
+func TestStartOffsets(t *testing.T) {
+	t.Parallel()
+	cluster := clienttest.Start(t, clienttest.WithTopic("t", 3), clienttest.WithGroups("g"))
+	c := cluster.Client(t)
+	p, err := c.NewProducer("pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var queues [3]client.Queue
+	for i := range queues {
+		queues[i] = client.Queue{Topic: "t", Broker: "broker-a", ID: i}
+	}
+	for _, q := range queues[1:] {
+		m := &client.Message{Topic: "t", Body: []byte("x"), Queue: &q}
+		if _, err := p.Send(within(t), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := admin.New(c)
+	if err := a.SetOffset(within(t), "g", queues[2], 1); err != nil {
+		t.Fatal(err)
+	}
+	want := []admin.QueueStart{
+		{Queue: queues[0], Reason: admin.StartByClient, Offset: -1},
+		{Queue: queues[1], Max: 1, Reason: admin.StartYoung},
+		{Queue: queues[2], Max: 1, Reason: admin.StartCommitted, Offset: 1},
+	}
+	got, err := a.StartOffsets(within(t), "g", "t")
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := a.StartOffsets(within(t), "g", "none"); !errors.Is(err, client.ErrNoRoute) {
+		t.Errorf("no such topic: %v", err)
 	}
 }

@@ -75,6 +75,7 @@ func TestAdminCommands(t *testing.T) {
 		{"resetOffsetByTime -g billing -t created -s now", []string{"#brokerName", "broker-a"}},
 		{"resetOffsetByTime -g billing -t created -s 2020-01-31#12:00:00:000", []string{"broker-a"}},
 		{"resetOffsetByTime -g billing -t created -s -1 -b BROKER -q 1 -o 1", []string{"broker-a     1         1"}},
+		{"startOffset -g nobody-yet -t created", []string{"#start", "consume"}},
 		{"cloneGroupOffset -s billing -d audit -t created -o true", []string{"success"}},
 		{"consumerProgress -g audit", []string{"#Consumer Offset", "created", "Consume Diff Total: 0"}},
 		{"consumerProgress -g audit -t created -s true", []string{"#Client IP"}},

@@ -18,6 +18,7 @@ import (
 func (a *app) offsetCommands(f *adminFlags) []*cobra.Command {
 	return []*cobra.Command{
 		a.resetOffsetCommand(f), a.skipAccumulatedCommand(f), a.cloneOffsetCommand(f),
+		a.startOffsetCommand(f),
 	}
 }
 
@@ -152,4 +153,47 @@ func (a *app) cloneOffsetCommand(f *adminFlags) *cobra.Command {
 	fl.StringVarP(&offline, "offline", "o", "",
 		"also where no member of srcGroup subscribes (true|false)")
 	return need(cmd, "srcGroup", "destGroup", "topic")
+}
+
+// startRow is a line of startOffset.
+type startRow struct {
+	Broker string `json:"broker" col:"#brokerName"`
+	Queue  int    `json:"queue" col:"#queueId"`
+	Min    int64  `json:"min" col:"#minOffset"`
+	Max    int64  `json:"max" col:"#maxOffset"`
+	Start  int64  `json:"start" col:"#start"`
+	Reason string `json:"reason" col:"#why"`
+}
+
+func (a *app) startOffsetCommand(f *adminFlags) *cobra.Command {
+	var group, topic string
+	cmd := a.adminLeaf(f, "startOffset", "Where a consumer group would begin now, and why",
+		func(ctx context.Context, ad *admin.Admin) error {
+			list, err := ad.StartOffsets(ctx, group, topic)
+			if err != nil {
+				return err
+			}
+			var rows []startRow
+			for _, s := range list {
+				rows = append(rows, startRow{
+					s.Queue.Broker, s.Queue.ID, s.Min, s.Max, s.Offset, startReason(s.Reason),
+				})
+			}
+			return printRows(a, rows)
+		})
+	fl := cmd.Flags()
+	fl.StringVarP(&group, "group", "g", "", "consumer group, also one that does not exist yet (required)")
+	fl.StringVarP(&topic, "topic", "t", "", "topic (required)")
+	return need(cmd, "group", "topic")
+}
+
+func startReason(r admin.StartReason) string {
+	switch r {
+	case admin.StartCommitted:
+		return "offset of the group"
+	case admin.StartYoung:
+		return "no offset, first message in memory: the beginning, also for consume-from-last " +
+			"(consumeFromLastStrict=false)"
+	}
+	return "no offset: the consumer's own setting (last: maxOffset, first: minOffset)"
 }

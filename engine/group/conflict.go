@@ -3,8 +3,11 @@
 package group
 
 import (
+	"maps"
 	"net"
 	"slices"
+
+	"github.com/skylarkmq/skylark/net/remoting"
 )
 
 // warning is a finding about two clients of a group that an operator should hear of.
@@ -15,6 +18,7 @@ type warning struct {
 	topic    string
 	wishes   [2]string
 	conflict bool
+	again    bool // reported before
 }
 
 // inspect looks for members that contradict p: one that subscribes differently, so that messages
@@ -99,6 +103,43 @@ func (g *consumerGroup) difference(p, other *member) (warning, bool) {
 	pair := []string{p.ID + "\x01" + w.wishes[0], other.ID + "\x01" + w.wishes[1]}
 	slices.Sort(pair)
 	return w, firstTime(g.warned, "sub\x00"+first+"\x00"+pair[0]+"\x00"+pair[1])
+}
+
+// quarrel looks for a member, other than the client itself, that reads a topic with another expression
+// than the client wishes. One that reads more or fewer topics is none: clients subscribe one topic after
+// the other while they start.
+func (g *consumerGroup) quarrel(r registration, wished map[string]*Subscription) (warning, bool) {
+	for _, other := range g.members {
+		if other.Channel == r.ch || other.ID == r.client.ID {
+			continue
+		}
+		for _, topic := range slices.Sorted(maps.Keys(wished)) {
+			s, theirs := wished[topic], other.subs[topic]
+			if theirs == nil || wishText(s) == wishText(theirs) {
+				continue
+			}
+			return warning{
+				msg:      "a client that subscribes differently is kept out of the group",
+				clients:  [2]string{r.client.ID, other.ID},
+				addrs:    [2]string{r.ch.RemoteAddr(), other.Channel.RemoteAddr()},
+				topic:    topic,
+				wishes:   [2]string{wishText(s), wishText(theirs)},
+				conflict: true,
+				again:    !firstTime(g.warned, "out\x00"+topic+"\x00"+r.client.ID+"\x00"+wishText(s)),
+			}, true
+		}
+	}
+	return warning{}, false
+}
+
+// refuse tells the operator, once, and the client, each time. No lock is held.
+func (m *Members) refuse(group string, w warning) error {
+	if !w.again {
+		m.warn(group, []warning{w})
+	}
+	return remoting.Errorf(remoting.NoPermission, "client %s is kept out of group %s: it asks for %q of "+
+		"topic %s, but %s at %s asks for %q; give it a group of its own (refuseDifferentSubscriptions)",
+		w.clients[0], group, w.wishes[0], w.topic, w.clients[1], w.addrs[1], w.wishes[1])
 }
 
 func wishText(s *Subscription) string {

@@ -39,8 +39,12 @@ func (m *Members) Heartbeat(
 			ch: ch, client: client, data: c, notify: notify,
 			fingerprint: data.HeartbeatFingerprint, short: v2 && data.WithoutSub,
 		}
-		if m.register(r) && v2 {
+		stale, err := m.register(r)
+		if stale && v2 {
 			result.SubChanged = true
+		}
+		if err != nil && result.Refused == nil {
+			result.Refused = err
 		}
 	}
 	if m.cfg.ProducersOff {
@@ -72,13 +76,29 @@ type registration struct {
 
 // register follows RocketMQ's ConsumerManager.registerConsumer: members are told to rebalance when
 // a connection is new or when a topic came or went, not when an expression changed. It returns
-// whether the group's subscriptions may differ from what the client last said in full.
-func (m *Members) register(r registration) (stale bool) {
+// whether the group's subscriptions may differ from what the client last said in full. An error
+// refuses the client, and leaves the group as it was.
+func (m *Members) register(r registration) (stale bool, err error) {
+	var wished map[string]*Subscription
+	var digest uint64
+	if !r.short {
+		wished, digest = m.wish(r.data.SubscriptionDataSet)
+	}
 	m.mu.Lock()
 	g := m.consumers[r.data.GroupName]
 	if g == nil {
 		g = &consumerGroup{name: r.data.GroupName, warned: map[string]bool{}}
 		m.consumers[g.name] = g
+	}
+	if m.cfg.RefuseDifferent {
+		if r.short && g.find(r.ch) == nil {
+			m.mu.Unlock()
+			return true, nil // what it wants is not known: the full heartbeat first
+		}
+		if w, found := g.quarrel(r, wished); found {
+			m.mu.Unlock()
+			return false, m.refuse(g.name, w)
+		}
 	}
 	stale = g.beaten && g.fingerprint != r.fingerprint
 	g.fingerprint, g.beaten = r.fingerprint, true
@@ -94,7 +114,7 @@ func (m *Members) register(r registration) (stale bool) {
 		// then never learn the subscriptions.
 		stale = stale || len(subs) == 0
 	} else {
-		p.subs, p.digest = m.wish(r.data.SubscriptionDataSet)
+		p.subs, p.digest = wished, digest
 		subs, changed, same = merge(subs, p.subs)
 	}
 	m.adoptLocked(g, r.data, subs, same)
@@ -113,7 +133,7 @@ func (m *Members) register(r registration) (stale bool) {
 	if told != nil {
 		m.cfg.NotifyChange(g.name, told)
 	}
-	return stale
+	return stale, nil
 }
 
 // adoptLocked makes the latest heartbeat's values the group's, and visible, if they differ.

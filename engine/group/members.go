@@ -60,6 +60,9 @@ type State struct {
 type HeartbeatResult struct {
 	// SubChanged asks a client that sends short heartbeats for the full one (IS_SUB_CHANGE).
 	SubChanged bool
+	// Refused says which group did not take the client, and why (MembersConfig.RefuseDifferent).
+	// The other groups of the heartbeat are registered all the same.
+	Refused error
 }
 
 // MembersConfig connects Members to its surroundings. Durations of zero take RocketMQ's defaults.
@@ -69,6 +72,11 @@ type MembersConfig struct {
 	SubscriptionTimeout time.Duration // age of a subscription that came with a pull, 600 s
 	RejectPull          bool          // rejectPullConsumerEnable
 	ProducersOff        bool          // enableRegisterProducer=false
+
+	// RefuseDifferent keeps a client out of a group one of whose members reads a topic with another
+	// expression: it gets no queues then, where RocketMQ lets the later heartbeat win and both miss
+	// messages. refuseDifferentSubscriptions, a key of ours.
+	RefuseDifferent bool
 
 	// Admit is asked before a consumer group is registered. It finds or creates the group's
 	// configuration and its retry topic and tells whether members are notified of changes; not ok

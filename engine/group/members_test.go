@@ -294,6 +294,60 @@ func TestConflict(t *testing.T) {
 	}
 }
 
+// TestRefuseDifferent: with the switch a client that asks for other tags than a member does is kept out,
+// whatever it does, and the group stays as it was; its other groups are taken.
+func TestRefuseDifferent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(group.MembersConfig{RefuseDifferent: true})
+	a, b := &conn{"10.0.0.1:1"}, &conn{"10.0.0.2:1"}
+	beat := func(c *conn, id string, groups ...protocol.ConsumerData) error {
+		return w.Heartbeat(c, group.ClientInfo{ID: id}, &protocol.HeartbeatData{
+			ClientID: id, ConsumerDataSet: groups,
+		}).Refused
+	}
+	if err := beat(a, "client-a", consumer("g", sub("T", "tag1", 1))); err != nil {
+		t.Fatal(err)
+	}
+	w.takeTold()
+	for range 3 {
+		err := beat(b, "client-b", consumer("g", sub("T", "tag2", 2)), consumer("own", sub("T", "tag2", 2)))
+		if err == nil {
+			t.Fatal("not refused")
+		}
+		for _, part := range []string{"client-a", "client-b", "tag1", "tag2", "group g", "10.0.0.1:1"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Fatalf("%q does not name %q", err, part)
+			}
+		}
+	}
+	if ids := w.ConsumerIDs("g"); !slices.Equal(ids, []string{"client-a"}) {
+		t.Fatalf("members %q", ids)
+	}
+	if ids := w.ConsumerIDs("own"); !slices.Equal(ids, []string{"client-b"}) {
+		t.Fatalf("members of the other group %q", ids)
+	}
+	if s, _ := w.Subscription([]byte("g"), []byte("T")); s.Data.SubString != "tag1" {
+		t.Fatalf("the group reads %q", s.Data.SubString)
+	}
+	if len(w.notices) != 1 || w.Conflicts() != 1 {
+		t.Fatalf("notices %q", w.notices)
+	}
+	// Nor does a short heartbeat let it in, it only asks for the full one.
+	if r := w.Heartbeat(b, group.ClientInfo{ID: "client-b"}, &protocol.HeartbeatData{
+		ClientID: "client-b", HeartbeatFingerprint: 7, WithoutSub: true,
+		ConsumerDataSet: []protocol.ConsumerData{consumer("g")},
+	}); !r.SubChanged || len(w.ConsumerIDs("g")) != 1 {
+		t.Fatalf("%+v, members %q", r, w.ConsumerIDs("g"))
+	}
+	// More topics are no quarrel, and a member may change its own mind while it is alone.
+	if err := beat(b, "client-b", consumer("g", sub("T", "tag1", 3), sub("U", "*", 1))); err != nil {
+		t.Fatal(err)
+	}
+	if err := beat(b, "client-b", consumer("own", sub("T", "*", 4))); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestTwins: one client id in use by two clients is told apart from a client that reconnects.
 // Two producers with one client id are told of with both addresses; one that connected anew is not.
 func TestProducerTwins(t *testing.T) {

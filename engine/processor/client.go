@@ -22,8 +22,13 @@ func (p *Clients) Register(t Cold) {
 		if err := unmarshal(cmd.Body, &data); err != nil {
 			return Fail(err)
 		}
-		changed := p.Heartbeat(c, &data).SubChanged
-		return Reply{Header: &protocol.HeartbeatResponse{SupportV2: true, SubChanged: changed}}
+		result := p.Heartbeat(c, &data)
+		if result.Refused != nil {
+			return Fail(result.Refused)
+		}
+		return Reply{Header: &protocol.HeartbeatResponse{
+			SupportV2: true, SubChanged: result.SubChanged,
+		}}
 	}
 	t[remoting.UnregisterClient] = onHeader(
 		func(c *Caller, r *protocol.UnregisterClientRequest) Reply {
