@@ -89,15 +89,18 @@ func (a *arm) world(ctx context.Context, dir string) (err error) {
 	if err := a.start(b); err != nil {
 		return err
 	}
+	l := newLedger(b.addr)
+	defer l.close()
 	var v *verifier
 	if !a.mayLose() {
 		if v, err = b.startVerify(ctx, a.rate); err != nil {
 			return err
 		}
 		defer v.stop()
+		if err := l.await(ctx, checkedTopic); err != nil { // or its start would meet the first death
+			return err
+		}
 	}
-	l := newLedger(b.addr)
-	defer l.close()
 	for i := 0; i < worldDeaths && a.sum.deaths < a.deaths; i++ {
 		if err := a.life(ctx, b, l, dev); err != nil {
 			return fmt.Errorf("death %d: %w (the store is in %s)", a.sum.deaths, err, dir)

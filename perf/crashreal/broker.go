@@ -98,6 +98,9 @@ func (b *broker) kill() {
 	b.cmd = nil
 }
 
+// checkedTopic is the topic of perf verify.
+const checkedTopic = "checked"
+
 // verifier is a running `skylark perf verify`.
 type verifier struct {
 	cmd  *exec.Cmd
@@ -108,7 +111,7 @@ type verifier struct {
 func (b *broker) startVerify(ctx context.Context, rate int) (*verifier, error) {
 	v := &verifier{done: make(chan error, 1)}
 	v.cmd = exec.CommandContext(ctx, b.skylark, "perf", "verify", "--json", "-n", b.names,
-		"--topic", "checked", "--queues", "4", "--connections", "4", "--size", "512",
+		"--topic", checkedTopic, "--queues", "4", "--connections", "4", "--size", "512",
 		"--rate", strconv.Itoa(rate), "--timeout-ms", "3000", "--duration", "24h", "--drain", "60s")
 	v.cmd.Stdout, v.cmd.Stderr = &v.out, &v.out
 	if err := v.cmd.Start(); err != nil {

@@ -79,6 +79,24 @@ func (l *ledger) call(ctx context.Context, code remoting.RequestCode, h remoting
 	return l.pool.Call(ctx, l.addr, &invoke.Request{Code: code, Header: h, Body: body})
 }
 
+// await waits until queue 0 of a topic has a message.
+func (l *ledger) await(ctx context.Context, topic string) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(time.Minute); ; <-tick.C {
+		r, err := l.call(ctx, remoting.PullMessage, &protocol.PullRequest{
+			Group: []byte("crash-real"), Topic: []byte(topic), MaxMessages: 1, SysFlag: 4,
+			Subscription: []byte("*"),
+		}, nil)
+		if err == nil && r.Code == remoting.Success {
+			return nil
+		}
+		if ctx.Err() != nil || time.Now().After(end) {
+			return fmt.Errorf("topic %s has no message within a minute: %w", topic, errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
 // loading is load that goes on until it is stopped.
 type loading struct {
 	cancel context.CancelFunc
