@@ -32,13 +32,14 @@ OUT      ?=
 DURATION ?= 20s
 WARMUP   ?= 20s
 CLIENTFLAGS ?=
+SCALEFLAGS ?=
 OTELMQ   := client/otelmq
 PEERFLAGS ?= -idle 10m -clients 10000
 QUICK    ?=
 
 .PHONY: help build run fmt fmt-check vet lint tidy-check check test race invariants crash \
 	crash-repeat crash-real fuzz \
-	interop e2e bench bench-compare perf perf-peer perf-client flame clean
+	interop e2e bench bench-compare perf perf-peer perf-scale perf-client flame clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,12 +110,21 @@ e2e: ## whole-system tests with real sockets and our own client
 bench: ## micro benchmarks
 	go test -run '^$$' -bench '$(or $(RUN),.)' -benchmem -count $(COUNT) $(PKG)
 
-bench-compare: $(BENCHSTAT) ## benchmarks of BASE=ref against the working tree
+bench-compare: $(BENCHSTAT) ## BASE=ref and the working tree in turn, COUNT times, through benchstat; RUN= and PKG= choose
 	@base=$$(mktemp -d); trap 'git worktree remove --force "$$base" >/dev/null' EXIT; \
 	git worktree add --detach "$$base" $(BASE) >/dev/null; \
-	(cd "$$base" && go test -run '^$$' -bench '$(or $(RUN),.)' -benchmem -count $(COUNT) $(PKG)) >bin/bench-base.txt; \
-	go test -run '^$$' -bench '$(or $(RUN),.)' -benchmem -count $(COUNT) $(PKG) >bin/bench-head.txt; \
-	$(BENCHSTAT) bin/bench-base.txt bin/bench-head.txt
+	mkdir -p bin; out=$$PWD/bin; : >bin/bench-base.txt; : >bin/bench-head.txt; \
+	packages() { \
+		if [[ '$(origin PKG)' != file ]]; then echo $(PKG); else \
+		grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u; fi; }; \
+	for ((i = 1; i <= $(COUNT); i++)); do \
+		for side in base head; do \
+			if [[ $$side == base ]]; then cd "$$base"; else cd $(CURDIR); fi; \
+			echo "round $$i of $(COUNT): $$side" >&2; \
+			go test -run '^$$' -bench '$(or $(RUN),.)' -benchmem $$(packages) >>$$out/bench-$$side.txt; \
+		done; \
+	done; \
+	cd $(CURDIR); $(BENCHSTAT) bin/bench-base.txt bin/bench-head.txt
 
 perf: build ## one named load, WORKLOAD=name, with its results folder
 	go run ./perf/peer -skylark bin/skylark -only skylark -workload '$(WORKLOAD)' \
@@ -123,6 +133,9 @@ perf: build ## one named load, WORKLOAD=name, with its results folder
 perf-peer: build ## beside Apache RocketMQ 5.5.0; ROUNDS=5 to commit, QUICK=1 in 3 minutes
 	go run ./perf/peer -skylark bin/skylark $(if $(QUICK),-quick,\
 		-rounds $(ROUNDS) -duration $(DURATION) -warmup $(WARMUP) $(PEERFLAGS))
+
+perf-scale: build ## how cost grows with connections, queues, groups and so on; SCALEFLAGS='-only queues'
+	go run ./perf/scale -skylark bin/skylark $(if $(QUICK),-quick) $(SCALEFLAGS)
 
 perf-client: build ## our client beside rocketmq-client-go/v2, alternating, with its results folder
 	go run ./perf/clientpeer -skylark bin/skylark $(CLIENTFLAGS)

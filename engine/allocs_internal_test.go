@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"testing"
@@ -15,28 +16,26 @@ import (
 	"github.com/skylarkmq/skylark/storage/record"
 )
 
-// counting runs a measurement inside the event loop, where the hot path lives: the first command of
-// a connection is repeated, and the allocations of each round are counted.
-type counting struct {
+// repeating runs a measurement inside the event loop, where the hot path lives: the first command
+// of a connection is given to measure, which repeats it.
+type repeating struct {
 	*loopHandler
-	result chan float64
+	measure func(once func())
+	done    chan struct{}
 }
 
 // rounds is enough to drown one-off growth, and little enough to stay inside the output bound.
 const rounds = 2000
 
-func (h *counting) Command(c *eventloop.Conn, cmd *remoting.Command) {
-	once := func() {
+func (h *repeating) Command(c *eventloop.Conn, cmd *remoting.Command) {
+	h.measure(func() {
 		h.loopHandler.Command(c, cmd)
 		h.ReadDone()
-	}
-	for range 100 {
-		once()
-	}
-	h.result <- testing.AllocsPerRun(rounds, once)
+	})
+	h.done <- struct{}{}
 }
 
-func startForAllocs(t *testing.T) *Broker {
+func startForAllocs(t testing.TB) *Broker {
 	t.Helper()
 	cfg := Default()
 	cfg.BrokerName, cfg.BindAddress, cfg.ListenPort, cfg.FastPort = "a", "127.0.0.1", 0, -1
@@ -52,36 +51,58 @@ func startForAllocs(t *testing.T) *Broker {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close(context.Background()) })
+	if err := b.topics.Put(&protocol.TopicConfig{
+		TopicName: "SELF_TEST", ReadQueueNums: 4, WriteQueueNums: 4, Perm: 6,
+		TopicFilterType: protocol.SingleTag,
+	}); err != nil {
+		t.Fatal(err)
+	}
 	return b
 }
 
-// allocsOf sends one frame to a broker whose loop repeats and measures it.
-func allocsOf(t *testing.T, b *Broker, frame []byte) float64 {
+// allocsOf sends one frame to a broker whose loop repeats it and counts the allocations.
+func allocsOf(t *testing.T, b *Broker, frame []byte) (allocs float64) {
 	t.Helper()
-	result := make(chan float64, 1)
+	onLoop(t, b, frame, func(once func()) {
+		for range 100 {
+			once()
+		}
+		allocs = testing.AllocsPerRun(rounds, once)
+	})()
+	return allocs
+}
+
+// onLoop returns a function that sends the frame to a broker, and returns when the loop that
+// received it has run measure. Between two calls the answers leave the loop.
+func onLoop(t testing.TB, b *Broker, frame []byte, measure func(once func())) func() {
+	t.Helper()
+	done := make(chan struct{})
 	cfg := eventloop.DefaultConfig()
 	cfg.Loops = 1
 	server, err := eventloop.Listen(cfg, []string{"127.0.0.1:0"},
 		func(l *eventloop.Loop) eventloop.Handler {
-			return &counting{b.newLoopHandler(l).(*loopHandler), result}
+			return &repeating{b.newLoopHandler(l).(*loopHandler), measure, done}
 		})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = server.Close(ctx)
-	}()
+	})
 	conn, err := net.Dial("tcp", server.Addrs()[0].String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = conn.Close() }()
-	if _, err := conn.Write(frame); err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() { _ = conn.Close() })
+	go func() { _, _ = io.Copy(io.Discard, conn) }() // ends with the connection
+	return func() {
+		if _, err := conn.Write(frame); err != nil {
+			t.Fatal(err)
+		}
+		<-done
 	}
-	return <-result
 }
 
 func sendFrame(s remoting.SerializeType, batch bool) []byte {
@@ -108,12 +129,6 @@ func sendFrame(s remoting.SerializeType, batch bool) []byte {
 
 func TestAllocsSend(t *testing.T) {
 	b := startForAllocs(t)
-	if err := b.topics.Put(&protocol.TopicConfig{
-		TopicName: "SELF_TEST", ReadQueueNums: 4, WriteQueueNums: 4, Perm: 6,
-		TopicFilterType: protocol.SingleTag,
-	}); err != nil {
-		t.Fatal(err)
-	}
 	for name, frame := range map[string][]byte{
 		"json": sendFrame(remoting.JSON, false), "binary": sendFrame(remoting.Binary, false),
 		"batch of 8": sendFrame(remoting.JSON, true),
@@ -130,12 +145,6 @@ func TestAllocsSend(t *testing.T) {
 
 func TestAllocsPull(t *testing.T) {
 	b := startForAllocs(t)
-	if err := b.topics.Put(&protocol.TopicConfig{
-		TopicName: "SELF_TEST", ReadQueueNums: 4, WriteQueueNums: 4, Perm: 6,
-		TopicFilterType: protocol.SingleTag,
-	}); err != nil {
-		t.Fatal(err)
-	}
 	allocsOf(t, b, sendFrame(remoting.JSON, false)) // fills the queue
 	if _, _, err := b.groups.LookupOrCreate("consumers"); err != nil {
 		t.Fatal(err)
@@ -147,15 +156,19 @@ func TestAllocsPull(t *testing.T) {
 		"committed": func(r *protocol.PullRequest) { r.SysFlag |= 1; r.CommitOffset = 3 },
 		"not held":  func(r *protocol.PullRequest) { r.QueueOffset = 1 << 40 },
 	} {
-		req := &protocol.PullRequest{
-			Group: []byte("consumers"), Topic: []byte("SELF_TEST"), MaxMessages: 4, SysFlag: 4,
-			Subscription: []byte("*"),
-		}
-		change(req)
-		e := remoting.Begin(nil, remoting.NewRequest(remoting.PullMessage, 1))
-		req.AppendFields(&e)
-		if got := allocsOf(t, b, e.End(nil)); got != 0 {
+		if got := allocsOf(t, b, pullFrame(change)); got != 0 {
 			t.Errorf("%s: %v allocations for a pull, want 0", name, got)
 		}
 	}
+}
+
+func pullFrame(change func(r *protocol.PullRequest)) []byte {
+	req := &protocol.PullRequest{
+		Group: []byte("consumers"), Topic: []byte("SELF_TEST"), MaxMessages: 4, SysFlag: 4,
+		Subscription: []byte("*"),
+	}
+	change(req)
+	e := remoting.Begin(nil, remoting.NewRequest(remoting.PullMessage, 1))
+	req.AppendFields(&e)
+	return e.End(nil)
 }

@@ -71,7 +71,7 @@ type run struct{ off, size int }
 
 // harness is a server with handlers of the test protocol, and what they saw.
 type harness struct {
-	t    *testing.T
+	t    testing.TB
 	srv  *eventloop.Server
 	data *dataFile
 
@@ -85,7 +85,7 @@ type harness struct {
 	refs    []eventloop.Ref
 }
 
-func start(t *testing.T, cfg eventloop.Config, data *dataFile) *harness {
+func start(t testing.TB, cfg eventloop.Config, data *dataFile) *harness {
 	t.Helper()
 	h := &harness{t: t, data: data}
 	cfg.Notice = func(msg string, kv ...any) {
@@ -148,7 +148,7 @@ func (h *harness) noticed() []string {
 	return append([]string(nil), h.notices...)
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
 	for !ok() {
@@ -245,7 +245,7 @@ type dataFile struct {
 
 func pattern(off int) byte { return byte(off*7 ^ off>>8*13 ^ off>>16*31) }
 
-func newDataFile(t *testing.T, size int) *dataFile {
+func newDataFile(t testing.TB, size int) *dataFile {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
@@ -280,7 +280,7 @@ func (d *dataFile) region(off, size int) zerocopy.Region {
 
 // peer is the client side of one connection.
 type peer struct {
-	t    *testing.T
+	t    testing.TB
 	conn *net.TCPConn
 	r    *bufio.Reader
 	next remoting.Opaque

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func mapData(t *testing.T, d *dataFile, size int) {
+func mapData(t testing.TB, d *dataFile, size int) {
 	t.Helper()
 	mem, err := unix.Mmap(int(d.f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {

@@ -6,6 +6,6 @@ package eventloop_test
 
 import "testing"
 
-func mapData(*testing.T, *dataFile, int) {}
+func mapData(testing.TB, *dataFile, int) {}
 
 func descriptors(*testing.T) int { return 0 }

@@ -234,3 +234,25 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkEncode writes the answer to a send.
+func BenchmarkEncode(b *testing.B) {
+	id := []byte("0A00000100002A9F000000000012D687")
+	for _, form := range bothForms {
+		b.Run("form="+form.String(), func(b *testing.B) {
+			buf := make([]byte, 0, 4096)
+			b.ReportAllocs()
+			for b.Loop() {
+				c := remoting.Command{Opaque: 5, Serialize: form}
+				e := remoting.Begin(buf, c.Reply(remoting.Success))
+				e.Bytes("msgId", id)
+				e.Int("queueId", 3)
+				e.Int("queueOffset", 12345678)
+				e.String("MSG_REGION", "DefaultRegion")
+				if len(e.End(nil)) < 100 {
+					b.Fatal("short frame")
+				}
+			}
+		})
+	}
+}
