@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/skylarkmq/skylark/net/invoke"
+	"github.com/skylarkmq/skylark/net/remoting"
+	"github.com/skylarkmq/skylark/perf/measure"
+	"github.com/skylarkmq/skylark/perf/report"
+)
+
+// readings are the figures of one level by name.
+type readings map[string]float64
+
+// lab is one broker with what this program does to it.
+type lab struct {
+	plan     plan
+	broker   *broker
+	pool     *invoke.Pool
+	readings readings
+}
+
+// referenceTopic carries the load whose cost for each message is watched. It has eight queues
+// whatever stands beside it.
+const referenceTopic = "reference"
+
+func newLab(ctx context.Context, p plan, settings map[string]string) (*lab, error) {
+	dir, err := os.MkdirTemp(p.work, "level-*")
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBroker(p.skylark, dir, settings)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := b.start(ctx); err != nil {
+		return nil, err
+	}
+	l := &lab{plan: p, broker: b, readings: readings{}}
+	l.connect()
+	return l, nil
+}
+
+func (l *lab) connect() {
+	l.pool = invoke.NewPool(invoke.Config{IdleTimeout: -1, Language: remoting.LanguageGo})
+}
+
+func (l *lab) close() {
+	_ = l.pool.Close()
+	l.broker.end(syscall.SIGKILL)
+	_ = os.RemoveAll(l.broker.dir)
+}
+
+// restart ends the broker by a signal and starts it on what it has stored. Connections are gone.
+func (l *lab) restart(ctx context.Context, signal syscall.Signal) (seconds float64, err error) {
+	_ = l.pool.Close()
+	l.broker.end(signal)
+	took, err := l.broker.start(ctx)
+	l.connect()
+	return took.Seconds(), err
+}
+
+// call asks the broker and fails on any answer but success.
+func (l *lab) call(
+	ctx context.Context, c *invoke.Conn, code remoting.RequestCode, h remoting.Header, body []byte,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	r, err := c.Call(ctx, &invoke.Request{Code: code, Header: h, Body: body})
+	if err != nil {
+		return err
+	}
+	return r.Err()
+}
+
+// rest notes what the broker holds while nothing happens: memory, descriptors, mappings.
+func (l *lab) rest() error {
+	u, err := l.broker.usage()
+	if err != nil {
+		return err
+	}
+	files, err := l.broker.openFiles()
+	if err != nil {
+		return err
+	}
+	maps, err := l.broker.mappings()
+	l.readings[memoryKB] = float64(u.RSSAnonBytes) / 1e3
+	l.readings[openFiles] = float64(files)
+	l.readings[mappings] = float64(maps)
+	return err
+}
+
+// idle notes the CPU of the broker while nothing happens, in percent of a core.
+func (l *lab) idle(ctx context.Context, d time.Duration) error {
+	before, err := l.broker.usage()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+	}
+	after, err := l.broker.usage()
+	l.readings[idleCPU] = (after.CPUSeconds() - before.CPUSeconds()) / d.Seconds() * 100
+	return err
+}
+
+// send notes the broker's CPU for a message of the reference load: 1 KB single sends by four
+// connections with 64 in flight. The cheapest of several runs counts.
+func (l *lab) send(ctx context.Context, name string, more ...string) error {
+	args := append([]string{
+		"produce", "--topic", referenceTopic, "--queues", "8", "--connections", "4",
+		"--in-flight", "64", "--size", "1024", "--count", strconv.Itoa(l.plan.messages),
+	}, more...)
+	return l.cheapest(ctx, name, args)
+}
+
+// cheapest repeats a load and notes the least CPU for a message.
+func (l *lab) cheapest(ctx context.Context, name string, args []string) error {
+	least := math.Inf(1)
+	for range l.plan.repeats {
+		runs, err := l.perf(ctx, args...)
+		if err != nil {
+			return err
+		}
+		r := runs[len(runs)-1]
+		if r.Messages == 0 || r.SendFailed+r.ResponseFailed > 0 {
+			return fmt.Errorf("%s: %d messages answered, %d failed: %v", name, r.Messages,
+				r.SendFailed+r.ResponseFailed, r.Errors)
+		}
+		least = min(least, r.Broker.CPUMicrosPerMessage)
+	}
+	l.readings[name] = least
+	return nil
+}
+
+// perf runs `skylark perf` and returns its results, at least one.
+func (l *lab) perf(ctx context.Context, args ...string) ([]*measure.Result, error) {
+	line := append([]string{"perf"}, args...)
+	line = append(line, "-n", l.broker.names, "--broker-pid", strconv.Itoa(l.broker.pid()), "--json")
+	cmd := exec.CommandContext(ctx, l.plan.skylark, line...)
+	var out, text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &text
+	err := cmd.Run()
+	if err == nil {
+		var runs []*measure.Result
+		if runs, err = report.Parse(out.Bytes()); err == nil && len(runs) > 0 {
+			return runs, nil
+		}
+		err = errors.Join(err, errors.New("no result"))
+	}
+	command := strings.Join(line, " ")
+	return nil, fmt.Errorf("%s %.300s: %w\n%.2000s", filepath.Base(l.plan.skylark), command, err,
+		text.String()+out.String())
+}
