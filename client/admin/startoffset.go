@@ -16,13 +16,13 @@ import (
 type StartReason int
 
 const (
-	// StartCommitted: the group has an offset and goes on there.
+	// StartCommitted says that the group has an offset and goes on there.
 	StartCommitted StartReason = iota
-	// StartYoung: the group has none, and the broker answers 0 because the queue's first message is
+	// StartYoung says that the group has none, and that the broker answers 0 because the queue's first message is
 	// still there and in its memory. Consumers take that for an offset of theirs, also those that
 	// want to begin at the end. consumeFromLastStrict=true of a Skylark broker turns it off.
 	StartYoung
-	// StartByClient: the group has none, and the consumer's own setting decides: the end, the
+	// StartByClient says that the group has none, and that the consumer's own setting decides: the end, the
 	// beginning or a time.
 	StartByClient
 )

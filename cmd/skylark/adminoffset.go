@@ -194,6 +194,7 @@ func startReason(r admin.StartReason) string {
 	case admin.StartYoung:
 		return "no offset, first message in memory: the beginning, also for consume-from-last " +
 			"(consumeFromLastStrict=false)"
+	case admin.StartByClient:
 	}
 	return "no offset: the consumer's own setting (last: maxOffset, first: minOffset)"
 }
