@@ -77,14 +77,19 @@ type cleaner struct {
 
 	// Confined to its goroutine.
 	cleaned record.PhysicalOffset // queues and index were cleaned up to here
+	clock   clockJump
 }
 
 func newCleaner(s *Store) *cleaner {
-	return &cleaner{store: s, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	return &cleaner{
+		store: s, kick: make(chan struct{}, 1), quit: make(chan struct{}),
+		clock: clockJump{steady: s.cfg.Steady},
+	}
 }
 
 func (c *cleaner) start() {
 	c.cleaned = c.store.log.Min()
+	c.clock.look(c.store.cfg.Now())
 	c.done.Go(c.run)
 }
 
@@ -145,11 +150,18 @@ func (c *cleaner) due(now time.Time) (why string, atOnce bool) {
 	s, r := c.store, &c.store.cfg.Retention
 	s.lookAtDisk()
 	used := int(s.diskPercent.Load())
+	jumped, believe := c.clock.look(now)
+	if jumped > 0 {
+		s.cfg.Notice("clock was set forward, old files are kept for a day unless the disk fills",
+			"by", jumped.Round(time.Second).String())
+	}
 	switch {
 	case used > s.cfg.DiskFreeRatio:
 		return "disk is used above diskSpaceCleanForciblyRatio", r.Forcibly
 	case c.takeManual():
 		return "an operator asked for it", false
+	case !believe:
+		return "", false
 	case used > r.MaxUsedRatio:
 		return "disk is used above diskMaxUsedSpaceRatio", false
 	case slices.Contains(r.Hours, now.Local().Hour()):

@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,6 +200,43 @@ func TestRetentionAtItsHour(t *testing.T) {
 	if again := a.check(t); again != first || a.Info().Min != low {
 		t.Errorf("after a restart: first offset %d, was %d; min %d, was %d", again, first, a.Info().Min, low)
 	}
+}
+
+// TestRetentionClockJump: with the clock set forward by years every file looks old; nothing is deleted
+// for a day, which is long enough to set it right.
+func TestRetentionClockJump(t *testing.T) {
+	t.Parallel()
+	var passed, looks atomic.Int64
+	told := make(chan struct{}, 1)
+	a := newAged(t, func(c *storage.Config) {
+		c.Steady = func() time.Duration {
+			looks.Add(1)
+			return time.Duration(passed.Load())
+		}
+		c.Notice = func(msg string, _ ...any) {
+			if strings.Contains(msg, "clock was set forward") {
+				told <- struct{}{}
+			}
+		}
+	})
+	const years = 24 * 365 * 24 * time.Hour
+	ahead := a.cfg.Now().Add(years)
+	hour := a.cfg.Retention.Hours[0]
+	for ahead.Local().Hour() != hour {
+		ahead = ahead.Add(-time.Hour)
+	}
+	files := len(a.logFiles(t))
+	a.set(ahead)
+	<-told
+	before := looks.Load()
+	eventually(t, "the cleaner looks again", func() bool { return looks.Load() > before+10 })
+	if n := len(a.logFiles(t)); n != files {
+		t.Fatalf("%d of %d files are left", n, files)
+	}
+	passed.Store(int64(25 * time.Hour))
+	a.set(ahead.Add(24 * time.Hour))
+	eventually(t, "old files go in the end", func() bool { return len(a.logFiles(t)) == 1 })
+	a.check(t)
 }
 
 // TestRetentionKeepsTheLast: however old they are, the file that is written to stays.

@@ -86,6 +86,9 @@ type Config struct {
 	Damage Damage
 
 	Now func() time.Time // nil: time.Now
+	// Steady is the time since some fixed moment, which nobody can set. nil: the runtime's, and none
+	// when Now is given: then the wall clock is believed whatever it says.
+	Steady func() time.Duration
 	// Notice is told what an operator should know: what recovery repaired, what was refused. It may
 	// be called from any goroutine and must not block long. nil: nobody is told.
 	Notice func(msg string, kv ...any)
@@ -162,6 +165,10 @@ func (c *Config) fill() {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+		if c.Steady == nil {
+			begun := time.Now()
+			c.Steady = func() time.Duration { return time.Since(begun) }
+		}
 	}
 	if c.Retention.Every == 0 {
 		c.Retention = DefaultRetention()
