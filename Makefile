@@ -33,13 +33,14 @@ DURATION ?= 20s
 WARMUP   ?= 20s
 CLIENTFLAGS ?=
 SCALEFLAGS ?=
+SOAKFLAGS ?=
 OTELMQ   := client/otelmq
 PEERFLAGS ?= -idle 10m -clients 10000
 QUICK    ?=
 
 .PHONY: help build run fmt fmt-check vet lint tidy-check check test race invariants crash \
 	crash-repeat crash-real fuzz \
-	interop e2e bench bench-compare perf perf-peer perf-scale perf-client flame clean
+	interop e2e bench bench-compare perf perf-peer perf-scale soak perf-client flame clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -136,6 +137,9 @@ perf-peer: build ## beside Apache RocketMQ 5.5.0; ROUNDS=5 to commit, QUICK=1 in
 
 perf-scale: build ## how cost grows with connections, queues, groups and so on; SCALEFLAGS='-only queues'
 	go run ./perf/scale -skylark bin/skylark $(if $(QUICK),-quick) $(SCALEFLAGS)
+
+soak: build ## DURATION=30m at 70 % of the highest rate: memory flat, p99.9 without drift, nothing lost
+	go run ./perf/soak -skylark bin/skylark $(if $(filter command line environment,$(origin DURATION)),-duration $(DURATION)) $(SOAKFLAGS)
 
 perf-client: build ## our client beside rocketmq-client-go/v2, alternating, with its results folder
 	go run ./perf/clientpeer -skylark bin/skylark $(CLIENTFLAGS)

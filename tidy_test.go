@@ -88,7 +88,11 @@ var imports = map[string][]string{
 	"perf/faultproxy": {"net/protocol", "net/remoting"}, // for tests of verification
 	"perf/workload":   {"client", "perf/measure", "net/invoke", "net/protocol", "net/remoting", "storage/record"},
 	"perf/flame":      nil,
-	"perf/scale":      {"net/invoke", "net/protocol", "net/remoting", "perf/measure", "perf/report"},
+	"perf/server":     {"perf/measure", "perf/report"},
+	"perf/scale": {
+		"net/invoke", "net/protocol", "net/remoting", "perf/measure", "perf/report", "perf/server",
+	},
+	"perf/soak":       {"perf/measure", "perf/report", "perf/server", "storage/vfs"},
 	"perf/crashreal":  {"net/invoke", "net/protocol", "net/remoting", "storage/record"},
 	"perf/peer":       {"engine/interop/...", "net/...", "perf/flame", "perf/measure", "perf/report"}, // shares the download of Apache RocketMQ
 

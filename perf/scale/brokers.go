@@ -19,7 +19,7 @@ const clusterTopics = 1000
 func measureBrokers(ctx context.Context, l *lab, level int) error {
 	var conns []*invoke.Conn // a name server drops a broker whose connection ends
 	for range level {
-		c, err := l.pool.Dial(ctx, l.broker.names)
+		c, err := l.pool.Dial(ctx, l.broker.Names)
 		if err != nil {
 			return err
 		}

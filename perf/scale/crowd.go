@@ -17,7 +17,7 @@ const topicsAtOnce = 500
 
 // makeTopic makes one topic, as mqadmin updateTopic does.
 func (l *lab) makeTopic(ctx context.Context, name string, queues int) error {
-	c, err := l.pool.Conn(ctx, l.broker.addr)
+	c, err := l.pool.Conn(ctx, l.broker.Addr)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (l *lab) makeTopic(ctx context.Context, name string, queues int) error {
 
 // makeTopics makes topics PREFIX-0, PREFIX-1 and so on.
 func (l *lab) makeTopics(ctx context.Context, prefix string, n, queues int) error {
-	c, err := l.pool.Conn(ctx, l.broker.addr)
+	c, err := l.pool.Conn(ctx, l.broker.Addr)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (l *lab) makeTopics(ctx context.Context, prefix string, n, queues int) erro
 
 // fillQueues sends one message to each queue.
 func (l *lab) fillQueues(ctx context.Context, prefix string, topics, queues int) error {
-	c, err := l.pool.Conn(ctx, l.broker.addr)
+	c, err := l.pool.Conn(ctx, l.broker.Addr)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (l *lab) fillQueues(ctx context.Context, prefix string, topics, queues int)
 func (l *lab) producers(ctx context.Context, n int) ([]*invoke.Conn, error) {
 	var conns []*invoke.Conn
 	for i := range n {
-		c, err := l.pool.Dial(ctx, l.broker.addr)
+		c, err := l.pool.Dial(ctx, l.broker.Addr)
 		if err != nil {
 			return nil, fmt.Errorf("connection %d: %w", i, err)
 		}
@@ -102,7 +102,7 @@ func (l *lab) consumers(ctx context.Context, n int) error {
 	}
 	sub.SubVersion = time.Now().UnixMilli()
 	for i := range n {
-		c, err := l.pool.Dial(ctx, l.broker.addr)
+		c, err := l.pool.Dial(ctx, l.broker.Addr)
 		if err != nil {
 			return fmt.Errorf("group %d: %w", i, err)
 		}

@@ -41,7 +41,7 @@ func (l *lab) hold(ctx context.Context, level int) (*held, error) {
 	}
 	h := &held{lab: l, level: level, next: make([]int64, heldQueues)}
 	for range (level + heldQueues - 1) / heldQueues {
-		c, err := l.pool.Dial(ctx, l.broker.addr)
+		c, err := l.pool.Dial(ctx, l.broker.Addr)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func (h *held) done(r *invoke.Response, err error) {
 
 // sendBeside notes the CPU of sends to the one queue of the topic that nobody waits on.
 func (h *held) sendBeside(ctx context.Context) error {
-	c, err := h.lab.pool.Conn(ctx, h.lab.broker.addr)
+	c, err := h.lab.pool.Conn(ctx, h.lab.broker.Addr)
 	if err != nil {
 		return err
 	}
@@ -108,11 +108,11 @@ const wokenLeast = 100_000
 // wake sends a message to each queue that is waited on, again and again, and notes the CPU of the
 // broker for each pull: taking it, holding it, waking it, and its share of the message.
 func (h *held) wake(ctx context.Context) error {
-	c, err := h.lab.pool.Conn(ctx, h.lab.broker.addr)
+	c, err := h.lab.pool.Conn(ctx, h.lab.broker.Addr)
 	if err != nil {
 		return err
 	}
-	before, err := h.lab.broker.usage()
+	before, err := h.lab.broker.Usage()
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (h *held) wake(ctx context.Context) error {
 			return err
 		}
 	}
-	after, err := h.lab.broker.usage()
+	after, err := h.lab.broker.Usage()
 	used := after.CPUSeconds() - before.CPUSeconds()
 	h.lab.readings[wakeCPU] = used * 1e6 / float64(rounds*h.level)
 	return err

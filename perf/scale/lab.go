@@ -3,23 +3,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/skylarkmq/skylark/net/invoke"
 	"github.com/skylarkmq/skylark/net/remoting"
-	"github.com/skylarkmq/skylark/perf/measure"
-	"github.com/skylarkmq/skylark/perf/report"
+	"github.com/skylarkmq/skylark/perf/server"
 )
 
 // readings are the figures of one level by name.
@@ -28,9 +23,18 @@ type readings map[string]float64
 // lab is one broker with what this program does to it.
 type lab struct {
 	plan     plan
-	broker   *broker
+	broker   *server.Server
 	pool     *invoke.Pool
 	readings readings
+}
+
+// commonSettings are in broker.conf of every dimension, in RocketMQ's keys. Idle connections stay
+// for as long as a level takes.
+func commonSettings() map[string]string {
+	return map[string]string{
+		"brokerName": "broker-a", "defaultTopicQueueNums": "8",
+		"serverChannelMaxIdleTimeSeconds": "3600",
+	}
 }
 
 // referenceTopic carries the load whose cost for each message is watched. It has eight queues
@@ -42,11 +46,13 @@ func newLab(ctx context.Context, p plan, settings map[string]string) (*lab, erro
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBroker(p.skylark, dir, settings)
+	all := commonSettings()
+	maps.Copy(all, settings)
+	b, err := server.New(p.skylark, dir, all)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := b.start(ctx); err != nil {
+	if _, err := b.Start(ctx); err != nil {
 		return nil, err
 	}
 	l := &lab{plan: p, broker: b, readings: readings{}}
@@ -60,15 +66,15 @@ func (l *lab) connect() {
 
 func (l *lab) close() {
 	_ = l.pool.Close()
-	l.broker.end(syscall.SIGKILL)
-	_ = os.RemoveAll(l.broker.dir)
+	l.broker.End(syscall.SIGKILL)
+	_ = os.RemoveAll(l.broker.Dir)
 }
 
 // restart ends the broker by a signal and starts it on what it has stored. Connections are gone.
 func (l *lab) restart(ctx context.Context, signal syscall.Signal) (seconds float64, err error) {
 	_ = l.pool.Close()
-	l.broker.end(signal)
-	took, err := l.broker.start(ctx)
+	l.broker.End(signal)
+	took, err := l.broker.Start(ctx)
 	l.connect()
 	return took.Seconds(), err
 }
@@ -88,24 +94,24 @@ func (l *lab) call(
 
 // rest notes what the broker holds while nothing happens: memory, descriptors, mappings.
 func (l *lab) rest() error {
-	u, err := l.broker.usage()
+	u, err := l.broker.Usage()
 	if err != nil {
 		return err
 	}
-	files, err := l.broker.openFiles()
+	files, err := l.broker.OpenFiles()
 	if err != nil {
 		return err
 	}
-	maps, err := l.broker.mappings()
+	mapped, err := l.broker.Mappings()
 	l.readings[memoryKB] = float64(u.RSSAnonBytes) / 1e3
 	l.readings[openFiles] = float64(files)
-	l.readings[mappings] = float64(maps)
+	l.readings[mappings] = float64(mapped)
 	return err
 }
 
 // idle notes the CPU of the broker while nothing happens, in percent of a core.
 func (l *lab) idle(ctx context.Context, d time.Duration) error {
-	before, err := l.broker.usage()
+	before, err := l.broker.Usage()
 	if err != nil {
 		return err
 	}
@@ -114,7 +120,7 @@ func (l *lab) idle(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	case <-time.After(d):
 	}
-	after, err := l.broker.usage()
+	after, err := l.broker.Usage()
 	l.readings[idleCPU] = (after.CPUSeconds() - before.CPUSeconds()) / d.Seconds() * 100
 	return err
 }
@@ -133,7 +139,7 @@ func (l *lab) send(ctx context.Context, name string, more ...string) error {
 func (l *lab) cheapest(ctx context.Context, name string, args []string) error {
 	least := math.Inf(1)
 	for range l.plan.repeats {
-		runs, err := l.perf(ctx, args...)
+		runs, err := l.broker.Perf(ctx, args...)
 		if err != nil {
 			return err
 		}
@@ -146,24 +152,4 @@ func (l *lab) cheapest(ctx context.Context, name string, args []string) error {
 	}
 	l.readings[name] = least
 	return nil
-}
-
-// perf runs `skylark perf` and returns its results, at least one.
-func (l *lab) perf(ctx context.Context, args ...string) ([]*measure.Result, error) {
-	line := append([]string{"perf"}, args...)
-	line = append(line, "-n", l.broker.names, "--broker-pid", strconv.Itoa(l.broker.pid()), "--json")
-	cmd := exec.CommandContext(ctx, l.plan.skylark, line...)
-	var out, text bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &text
-	err := cmd.Run()
-	if err == nil {
-		var runs []*measure.Result
-		if runs, err = report.Parse(out.Bytes()); err == nil && len(runs) > 0 {
-			return runs, nil
-		}
-		err = errors.Join(err, errors.New("no result"))
-	}
-	command := strings.Join(line, " ")
-	return nil, fmt.Errorf("%s %.300s: %w\n%.2000s", filepath.Base(l.plan.skylark), command, err,
-		text.String()+out.String())
 }

@@ -76,7 +76,7 @@ func measureQueues(ctx context.Context, l *lab, level int) error {
 	if err := l.starts(ctx); err != nil {
 		return err
 	}
-	u, err := l.broker.usage()
+	u, err := l.broker.Usage()
 	l.readings[againKB] = float64(u.RSSAnonBytes) / 1e3
 	return err
 }
@@ -121,7 +121,7 @@ func measureGroups(ctx context.Context, l *lab, level int) error {
 	if err := l.send(ctx, sendCPU); err != nil {
 		return err
 	}
-	c, err := l.pool.Conn(ctx, l.broker.addr)
+	c, err := l.pool.Conn(ctx, l.broker.Addr)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func measureGroups(ctx context.Context, l *lab, level int) error {
 	// As many deliveries at each level as long as each group has some hundred of pulls: what a group
 	// costs before its first one is not the messages'.
 	backlog := max(l.plan.messages/level, 5000)
-	if _, err := l.perf(ctx, "produce", "--topic", "backlog", "--queues", "8", "--size", "1024",
+	if _, err := l.broker.Perf(ctx, "produce", "--topic", "backlog", "--queues", "8", "--size", "1024",
 		"--count", strconv.Itoa(backlog)); err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func measureGroups(ctx context.Context, l *lab, level int) error {
 func (l *lab) live(ctx context.Context, groups int) error {
 	least := -1.0
 	for range min(l.plan.repeats, 3) {
-		runs, err := l.perf(ctx, "mixed", "--topic", "live", "--queues", "8", "--size", "1024",
+		runs, err := l.broker.Perf(ctx, "mixed", "--topic", "live", "--queues", "8", "--size", "1024",
 			"--rate", strconv.Itoa(20_000/groups), "--connections", "1", "--hot-groups",
 			strconv.Itoa(groups), "--lagging-groups", "0", "--consumer-connections", "1",
 			"--warmup", "1s", "--duration", "3s")
@@ -178,7 +178,7 @@ const segmentBytes = 16 << 20
 func measureSegments(ctx context.Context, l *lab, level int) error {
 	const record = 1024 + 160 // about what a message of this size takes in the log
 	messages := (level*segmentBytes - segmentBytes/2) / record
-	if _, err := l.perf(ctx, "produce", "--topic", "backlog", "--queues", "8", "--size", "1024",
+	if _, err := l.broker.Perf(ctx, "produce", "--topic", "backlog", "--queues", "8", "--size", "1024",
 		"--connections", "4", "--count", strconv.Itoa(messages)); err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func (l *lab) starts(ctx context.Context) error {
 		if l.readings[s.seconds], err = l.restart(ctx, s.signal); err != nil {
 			return err
 		}
-		u, err := l.broker.usage()
+		u, err := l.broker.Usage()
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func (l *lab) costOf(
 	ctx context.Context, name string, n int, one func(w *window, i int) error,
 ) error {
 	for repeat := range l.plan.repeats {
-		before, err := l.broker.usage()
+		before, err := l.broker.Usage()
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (l *lab) costOf(
 		if err := w.drain(ctx); err != nil {
 			return err
 		}
-		after, err := l.broker.usage()
+		after, err := l.broker.Usage()
 		if err != nil {
 			return err
 		}
