@@ -281,6 +281,9 @@ func (b *Broker) shutdown(ctx context.Context) error {
 		}
 		errs = append(errs, b.register.Close())
 	}
+	if b.locks != nil {
+		errs = append(errs, b.locks.Close()) // before the connections are closed, which would end them
+	}
 	if b.held != nil {
 		b.held.Close()
 		b.pops.wakeAll()

@@ -59,7 +59,10 @@ func (b *Broker) openTables() error {
 	if err != nil {
 		return err
 	}
-	b.locks = group.NewLocks(time.Now)
+	b.locks, err = group.OpenLocks(dir, time.Now, b.notice)
+	if err != nil {
+		return err
+	}
 	b.lag = lag.New(ms(cfg.StuckMS))
 	b.stats = stats.New(stats.Config{Cluster: cfg.ClusterName})
 	b.members = group.NewMembers(group.MembersConfig{

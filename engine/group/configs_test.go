@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -270,6 +271,85 @@ func TestLocksRelease(t *testing.T) {
 	lock("h", "c", first, 0, 1)
 	l.RemoveGroup("g")
 	lock("g", "d", second, 0, 1)
+}
+
+// After a restart, by a stop or by a kill, a queue goes on being its holder's, unless that does not
+// renew it; what was given up is free.
+func TestLocksOutliveTheBroker(t *testing.T) {
+	t.Parallel()
+	for name, stopped := range map[string]bool{"stop": true, "kill": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { locksOutlive(t, stopped) })
+		})
+	}
+}
+
+func locksOutlive(t *testing.T, stopped bool) {
+	dir := t.TempDir()
+	lock := func(l *group.Locks, client string, want ...int32) {
+		t.Helper()
+		if d := cmp.Diff(queues(want...), l.LockBatch("g", client, &conn{client}, queues(0, 1, 2))); d != "" {
+			t.Fatal(client, d)
+		}
+	}
+	l := openLocks(t, dir)
+	lock(l, "a", 0, 1, 2)
+	l.UnlockBatch("g", "a", queues(2))
+	if stopped {
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l.Release(&conn{"a"}) // the end of the broker closes the connections
+	} else {
+		time.Sleep(time.Second)
+	}
+	l = openLocks(t, dir)
+	lock(l, "b", 2)
+	time.Sleep(20 * time.Second)
+	l.LockBatch("g", "a", &conn{"a"}, queues(0)) // renews one of the two
+	time.Sleep(10 * time.Second)
+	lock(l, "b", 1, 2)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openLocks(t *testing.T, dir string) *group.Locks {
+	t.Helper()
+	l, err := group.OpenLocks(dir, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A broker that was away for long restores nothing, since clients trust a lock for 30 s by themselves;
+// and a damaged file is no reason not to start.
+func TestLocksAreNotRestored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		free := func(client string) {
+			t.Helper()
+			l := openLocks(t, dir)
+			if got := l.LockBatch("g", client, &conn{client}, queues(0)); len(got) != 1 {
+				t.Fatal("still locked")
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		free("a")
+		time.Sleep(31 * time.Second)
+		free("b")
+		for _, name := range []string{group.LocksFileName, group.LocksFileName + ".bak"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("{"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		free("c")
+	})
 }
 
 // TestGoldenFiles reads the tables of RocketMQ 5.5.0 and writes them back with the same content.

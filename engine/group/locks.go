@@ -20,12 +20,19 @@ const (
 	groupsMax = 65536
 )
 
-// Locks is the table of queue locks of ordered consumers. It lives in memory only. All methods may
-// be called from any goroutine.
+// Locks is the table of queue locks of ordered consumers. All methods may be called from any
+// goroutine.
 type Locks struct {
-	now func() time.Time
+	now    func() time.Time
+	path   string // of the file; "": the table lives in memory only
+	notice func(msg string, kv ...any)
 
-	mu       sync.Mutex
+	saving sync.Mutex // guards the file; taken before mu
+	mu     sync.Mutex // guards what follows
+	timer  *time.Timer
+	armed  bool // the file will be written
+	closed bool
+
 	groups   map[string]map[protocol.MessageQueue]lock
 	channels map[Channel]map[string]bool // groups in which a connection took locks
 }
@@ -38,7 +45,7 @@ type lock struct {
 
 func (l lock) expired(now time.Time) bool { return now.Sub(l.at) > LockTime }
 
-// NewLocks makes an empty table. now may be nil, then it is time.Now.
+// NewLocks makes an empty table without a file. now may be nil, then it is time.Now.
 func NewLocks(now func() time.Time) *Locks {
 	if now == nil {
 		now = time.Now
@@ -73,6 +80,9 @@ func (l *Locks) LockBatch(
 			continue
 		}
 		held[q] = lock{client: client, ch: ch, at: now}
+		if old.client != client {
+			l.changedLocked()
+		}
 		granted = append(granted, q)
 	}
 	if len(granted) > 0 {
@@ -115,7 +125,11 @@ func (l *Locks) RemoveTopic(topic string) {
 
 func (l *Locks) dropLocked(group string, gone func(protocol.MessageQueue, lock) bool) {
 	held := l.groups[group]
+	before := len(held)
 	maps.DeleteFunc(held, gone)
+	if len(held) != before {
+		l.changedLocked()
+	}
 	if len(held) == 0 {
 		delete(l.groups, group)
 	}
@@ -129,6 +143,7 @@ func (l *Locks) UnlockBatch(group, client string, queues []protocol.MessageQueue
 	for _, q := range queues {
 		if held[q].client == client {
 			delete(held, q)
+			l.changedLocked()
 		}
 	}
 	if len(held) == 0 {
@@ -154,6 +169,9 @@ func (l *Locks) HasUnexpired(group string) bool {
 func (l *Locks) RemoveGroup(group string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.groups[group]) > 0 {
+		l.changedLocked()
+	}
 	delete(l.groups, group)
 }
 

@@ -2,7 +2,7 @@
 
 // LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42), after RocketMQ's AdminBrokerProcessor. Left out:
 // lockInStrictMode, which asks the replicas as well. Added: locks end with the connection of their
-// holder, and when it leaves its group.
+// holder, and when it leaves its group; they outlive a restart of the broker.
 
 package processor
 
