@@ -37,9 +37,10 @@ SOAKFLAGS ?=
 OTELMQ   := client/otelmq
 PEERFLAGS ?= -idle 10m -clients 10000
 QUICK    ?=
+COMPAT   := $(CURDIR)/bin/compat-store.txt
 
 .PHONY: help build run fmt fmt-check vet lint tidy-check check test race invariants crash \
-	crash-repeat crash-real fuzz \
+	crash-repeat crash-real compat-store fuzz \
 	interop e2e bench bench-compare perf perf-peer perf-scale soak perf-client flame clean
 
 help: ## list the targets
@@ -94,6 +95,15 @@ crash-repeat: ## every test of a crash, 20 times
 
 crash-real: build ## kill the broker KILLS times under load, pull YANKS devices out, compare what was acknowledged
 	go run ./perf/crashreal -skylark bin/skylark -kills $(KILLS) -yanks $(YANKS) $(if $(OUT),-out $(OUT))
+
+compat-store: ## stores from and to RocketMQ 4.9.4 to 5.5.0, ten turns, every message counted (needs java and mvn)
+	@mkdir -p bin && date -u '+%F %H:%M UTC, make compat-store, $(VERSION)' >$(COMPAT)
+	go test -count=1 -run '^TestGolden|^TestCheck$$|^TestTablesOfRocketMQ$$|^TestTopicsThatAreKept' \
+		./storage ./storage/foreign ./engine ./engine/timer ./engine/delay ./engine/transaction | tee -a $(COMPAT)
+	@go test -c -tags interop -o bin/compat.test ./engine/interop
+	cd engine/interop && ../../bin/compat.test -test.run '^TestCompat' -test.timeout 0 -test.parallel 4 \
+		-compat -compat-out $(COMPAT)
+	@echo "summary in $(COMPAT)"
 
 fuzz: ## each fuzzer for FUZZTIME
 	@grep -roE --include='*_test.go' '^func Fuzz[[:alnum:]_]+' . | sed -E 's|/[^/]*:func | |' | sort | \

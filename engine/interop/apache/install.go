@@ -46,8 +46,7 @@ func Install(ctx context.Context, project string, log io.Writer) (*Installation,
 	return InstallRelease(ctx, project, Version, log)
 }
 
-// InstallRelease is Install for a project that pins another release, which is named here for the
-// cache directory only.
+// InstallRelease is Install for another release than the project names.
 func InstallRelease(
 	ctx context.Context, project, version string, log io.Writer,
 ) (*Installation, error) {
@@ -72,9 +71,9 @@ func InstallRelease(
 		return nil, fmt.Errorf("apache: make a work directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	if err := maven(ctx, project, work, log, "-o"); err != nil {
+	if err := maven(ctx, project, version, work, log, "-o"); err != nil {
 		// The local repository does not have everything.
-		if err := maven(ctx, project, work, log); err != nil {
+		if err := maven(ctx, project, version, work, log); err != nil {
 			return nil, fmt.Errorf("apache: build %s with Maven: %w", project, err)
 		}
 	}
@@ -108,9 +107,12 @@ func fingerprint(project string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil))[:12], err
 }
 
-func maven(ctx context.Context, project, work string, log io.Writer, extra ...string) error {
+func maven(
+	ctx context.Context, project, version, work string, log io.Writer, extra ...string,
+) error {
 	args := append([]string{
 		"-q", "-B", "-Dstyle.color=never", "-f", filepath.Join(project, "pom.xml"), "-DbuildDirectory=" + work,
+		"-Drocketmq.version=" + version,
 	}, extra...)
 	cmd := exec.CommandContext(ctx, "mvn", append(args, "package")...)
 	cmd.Stdout, cmd.Stderr = log, log

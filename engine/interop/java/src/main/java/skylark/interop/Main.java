@@ -46,6 +46,7 @@ public final class Main {
         new PullConsumers().register(ops);
         new Admins().register(ops);
         new Filters().register(ops);
+        new Stores().register(ops);
         Servers servers = new Servers();
         servers.register(ops);
         ExecutorService workers = Executors.newCachedThreadPool();
