@@ -91,7 +91,7 @@ func takeTurns(t *testing.T, turns []hand) {
 	t.Helper()
 	jvm := java(t)
 	l := &ledger{
-		began: time.Now(), t: t, jvm: jvm, conf: maps.Clone(smallFiles), topic: name(t, "T"), placed: map[string]string{},
+		began: time.Now(), turns: turns, t: t, jvm: jvm, conf: maps.Clone(smallFiles), topic: name(t, "T"), placed: map[string]string{},
 		at: target{
 			NameServer: address(ports(t)), Broker: address(ports(t)), BrokerName: "broker-a", Dir: scratch(t),
 		},
@@ -174,6 +174,7 @@ type ledger struct {
 	topic      string // the names of the topics begin with it
 	began      time.Time
 	turn       int
+	turns      []hand
 	killed     bool // the turn before this one ended so
 	everKilled bool
 	timers     bool // timers and pops are part of it

@@ -345,17 +345,30 @@ func (l *ledger) checkLater() {
 }
 
 // exactly compares a topic of one queue with what has to be there. What a broker delivered and did not
-// note before it was killed may be there twice; of transactions, also what Apache's broker had not noted
-// when it was stopped. That is counted.
+// note before it was killed may be there twice. So may what Apache's broker committed, which it notes 3 s
+// later: a check that comes before that, there or in the next turn, has it committed again. What Skylark
+// committed is there once, whoever looks at its op records. The others are counted.
 func (l *ledger) exactly(kind string, want []string) error {
 	got := bodies(pullAll(l.t, l.at, l.topicOf(kind), 0))
 	if err := sameSet(got, want); err != nil {
 		return fmt.Errorf("topic %s: %w", kind, err)
 	}
-	twice := len(got) - len(want)
-	if twice > 0 && kind == "later" && !l.everKilled {
-		return fmt.Errorf("topic %s: %d messages are there twice, and no broker was killed", kind, twice)
+	times := map[string]int{}
+	for _, body := range got {
+		times[body]++
 	}
-	l.again[kind] = twice
+	for body, n := range times {
+		if n > 1 && (kind == "later" && !l.everKilled || l.byUs(body)) {
+			return fmt.Errorf("topic %s: %s is there %d times", kind, body, n)
+		}
+	}
+	l.again[kind] = len(got) - len(want)
 	return nil
+}
+
+// byUs tells whether a message is of a transaction that Skylark committed.
+func (l *ledger) byUs(body string) bool {
+	var turn int
+	_, err := fmt.Sscanf(body, "commit%d-", &turn)
+	return err == nil && l.turns[turn].name == skylarkHolder.name
 }
