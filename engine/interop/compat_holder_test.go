@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,7 +88,16 @@ func runApache(t *testing.T, release string, at target, conf map[string]string) 
 			"-Xmx512m", "-XX:MaxDirectMemorySize=512m", "-XX:TieredStopAtLevel=1", "-Djava.io.tmpdir=" + home,
 		}, []string{"-c", file}))
 	t.Cleanup(func() { _ = p.cmd.Process.Kill(); <-p.done })
-	return processHeld(t, p, at)
+	h := processHeld(t, p, at)
+	h.stop = func() error {
+		err := p.stop()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() == 128+int(syscall.SIGTERM) {
+			return nil // a JVM says so after its shutdown hooks
+		}
+		return err
+	}
+	return h
 }
 
 // processHeld waits until the broker of a process answers.
