@@ -253,7 +253,13 @@ func (b *Broker) notice(msg string, kv ...any) {
 // releaseFlushed posts the answers of sends that the disk has caught up with: each loop once.
 func (b *Broker) releaseFlushed(released []watermark.Released[*processor.FlushWait]) {
 	byLoop := make(map[*eventloop.Loop][]eventloop.Posted, 2)
+	late := false
 	for _, r := range released {
+		if !r.Reached && !late {
+			// FLUSH_DISK_TIMEOUT says that the message is stored: so the process may die now.
+			late = true
+			_ = b.store.WriteOut() // the store has told of a failure
+		}
 		loop := r.Waiter.Loop()
 		byLoop[loop] = append(byLoop[loop], r.Waiter.Released(r.Reached))
 	}

@@ -136,6 +136,7 @@ type Config struct {
 	FlushLeastPages     int    `key:"flushCommitLogLeastPages" min:"0"`
 	FlushThoroughMS     int64  `key:"flushCommitLogThoroughInterval" min:"1"`
 	SyncFlushTimeoutMS  int64  `key:"syncFlushTimeout" min:"1"`
+	PrewriteLog         bool   `key:"prewriteCommitLogEnable"` // ours: zeros ahead of the log with SYNC_FLUSH
 	TransferBytesMemory int    `key:"maxTransferBytesOnMessageInMemory" min:"1"`
 	TransferCountMemory int    `key:"maxTransferCountOnMessageInMemory" min:"1"`
 	TransferBytesDisk   int    `key:"maxTransferBytesOnMessageInDisk" min:"1"`
@@ -208,7 +209,7 @@ func Default() Config {
 		CommitLogFileSize: 1 << 30, QueueFileSize: 6000000, IndexSlots: 5000000,
 		IndexEntries: 20000000, IndexEnable: true, QueryMax: 32, MaxMessageSize: 4 << 20,
 		FlushDiskType: "ASYNC_FLUSH", FlushIntervalMS: 500, FlushLeastPages: 4,
-		FlushThoroughMS: 10000, SyncFlushTimeoutMS: 5000,
+		FlushThoroughMS: 10000, SyncFlushTimeoutMS: 5000, PrewriteLog: true,
 		TransferBytesMemory: 262144, TransferCountMemory: 32,
 		TransferBytesDisk: 65536, TransferCountDisk: 8, MemoryMaxRatio: 40,
 		DiskWarningRatio: 90, DiskCleanRatio: 85, DiskMaxUsedRatio: 75, FileReservedHours: 72,

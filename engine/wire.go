@@ -107,7 +107,7 @@ func (b *Broker) storeConfig() storage.Config {
 	s.CommitLogReadOnly = cfg.CommitLogReadOnly
 	s.IndexSlots, s.IndexEntries, s.IndexEnable = cfg.IndexSlots, cfg.IndexEntries, cfg.IndexEnable
 	s.MaxMessageSize = cfg.MaxMessageSize
-	s.SyncFlush = cfg.FlushDiskType == "SYNC_FLUSH"
+	s.SyncFlush, s.Prewrite = cfg.FlushDiskType == "SYNC_FLUSH", cfg.PrewriteLog
 	s.FlushInterval, s.FlushThorough = ms(cfg.FlushIntervalMS), ms(cfg.FlushThoroughMS)
 	s.FlushLeastPages = cfg.FlushLeastPages
 	s.MaxTransferBytesInMemory, s.MaxTransferCountInMemory = cfg.TransferBytesMemory,

@@ -37,6 +37,10 @@ type Entry struct {
 	// Again says that the message lay in the log before, so that it is not measured against the
 	// limit for bodies, which may have been lowered since.
 	Again bool
+	// AwaitsFlush says that nobody is told of the message, and nothing built on it, before the log is
+	// flushed up to End. With Config.SyncFlush the end of the process may take it until then; without
+	// AwaitsFlush it survives that as soon as Append returns, at the price of a write.
+	AwaitsFlush bool
 
 	// Results.
 
@@ -53,12 +57,13 @@ type Entry struct {
 // Append stores the entries in order, as one critical section, and fills in their results. Places
 // is reused and set for batches only.
 //
-// Messages of a successful entry survive the end of the process at once and a power loss when the
-// log is flushed up to End (Flushed, Config.OnFlushed). Without SyncFlush they are visible to
-// readers on return. It blocks for other callers of Append, for the first message of a new queue
-// file, and when a new log file is not ready yet.
+// Messages of a successful entry survive the end of the process at once, except with
+// Entry.AwaitsFlush, and a power loss when the log is flushed up to End (Flushed, Config.OnFlushed).
+// Without SyncFlush they are visible to readers on return. It blocks for other callers of Append, for
+// the first message of a new queue file, and when a new log file is not ready yet.
 //
-// Cost in steady state: no allocation, one copy of each body, no system call.
+// Cost in steady state: no allocation, one copy of each body, no system call; with SyncFlush one
+// write, unless all entries await the flush.
 func (s *Store) Append(es []Entry) {
 	s.mu.Lock()
 	if err := s.writable(); err != nil {
@@ -70,8 +75,10 @@ func (s *Store) Append(es []Entry) {
 	}
 	now := s.nowLocked()
 	before := s.next
+	through := false
 	for i := range es {
 		e := &es[i]
+		through = through || !e.AwaitsFlush
 		e.Places = e.Places[:0]
 		if e.Batch {
 			e.Err = s.appendBatch(e, now)
@@ -86,8 +93,25 @@ func (s *Store) Append(es []Entry) {
 		s.letGoLocked()
 	}
 	s.mu.Unlock()
+	if through {
+		s.writeOut(es, false)
+	}
 	s.wakeWorkers()
 	s.tell(d)
+}
+
+// writeOut brings the log into its file, where a death of the process leaves it. Entries that need it,
+// or all, fail when that fails: what becomes of them is not known then.
+func (s *Store) writeOut(es []Entry, all bool) {
+	err := s.log.WriteOut()
+	if err == nil {
+		return
+	}
+	for i := range es {
+		if e := &es[i]; e.Err == nil && (all || !e.AwaitsFlush) {
+			e.Err = s.failed(err)
+		}
+	}
 }
 
 // nowLocked returns the store time of a batch in milliseconds.

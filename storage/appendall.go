@@ -12,7 +12,8 @@ var ErrNotReached = errors.New("storage: an earlier entry of the group was not s
 // those behind it get ErrNotReached. It returns how many were stored.
 //
 // All that is stored is published at once, so no reader and no kill of the process comes between two
-// of them, save inside the copying itself; what a power loss leaves is a beginning of them.
+// of them, save inside the copying itself; what a power loss leaves is a beginning of them. They survive
+// the end of the process, whatever Entry.AwaitsFlush says.
 func (s *Store) AppendAll(es []Entry) (stored int) {
 	s.mu.Lock()
 	if err := s.writable(); err != nil {
@@ -48,6 +49,10 @@ func (s *Store) AppendAll(es []Entry) (stored int) {
 		s.letGoLocked()
 	}
 	s.mu.Unlock()
+	s.writeOut(es[:stored], true)
+	if stored > 0 && es[0].Err != nil {
+		stored = 0
+	}
 	s.wakeWorkers()
 	s.tell(d)
 	return stored

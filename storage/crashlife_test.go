@@ -54,7 +54,7 @@ type history struct {
 	base   string
 	round  int
 	keep   float64
-	spread bool // the log lies in two directories
+	spread bool   // the log lies in two directories
 	boot   string // of the life before, when only its process died
 
 	storyMu sync.Mutex
@@ -210,13 +210,17 @@ func (h *history) takeLocked(keep float64, killed bool) {
 		dir: filepath.Join(h.base, fmt.Sprint(h.round)), killed: killed, logMin: h.logMin,
 		lines: make(map[storage.QueueID]line, len(h.lines)),
 	}
+	safe := record.PhysicalOffset(0)
 	if s := h.store; s != nil {
 		im.flushed = s.Flushed()
+		if safe = im.flushed; killed {
+			safe = s.Info().Wrote // in the file, which outlives the process
+		}
 	}
 	for id, l := range h.lines {
 		l.slots = append([]slot(nil), l.slots...)
 		for i := l.least; i < len(l.slots) && h.store != nil; i++ {
-			if end := l.slots[i].end; end == 0 || end > im.flushed && !killed {
+			if end := l.slots[i].end; end == 0 || end > safe {
 				break
 			}
 			l.least++
@@ -330,9 +334,17 @@ func (h *history) append() error {
 		h.lines[id] = l
 	}
 	h.mu.Unlock()
+	through := h.r.IntN(3) == 0
+	for i := range es {
+		es[i].AwaitsFlush = !through || i > 0
+	}
 	h.store.Append(es)
+	wrote := h.store.Info().Wrote
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if end := es[len(es)-1].End; (through || !h.cfg.SyncFlush) && !h.failed && wrote < end {
+		return fmt.Errorf("append: what ends at %d is in the file up to %d", end, wrote)
+	}
 	return h.note(es, texts, starts)
 }
 

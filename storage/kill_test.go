@@ -20,9 +20,14 @@ import (
 // killDir names the environment variable that makes this test binary the victim of TestCrashKill.
 const killDir = "SKYLARK_TEST_KILL_DIR"
 
+// killSync names the one that makes it flush synchronously.
+const killSync = "SKYLARK_TEST_KILL_SYNC"
+
 // victim writes to a store until it is killed, and prints each message when it is acknowledged.
 func victim(dir string) error {
-	s, err := storage.Open(small(dir))
+	cfg := small(dir)
+	cfg.SyncFlush = os.Getenv(killSync) != ""
+	s, err := storage.Open(cfg)
 	if err != nil {
 		return err
 	}
@@ -31,10 +36,18 @@ func victim(dir string) error {
 	for n := 0; ; {
 		for i := range es {
 			id := int32(n % 3)
-			es[i] = storage.Entry{Draft: draft("T", id, fmt.Sprint(n, strings.Repeat("y", n%977)), "A")}
+			es[i] = storage.Entry{
+				Draft:       draft("T", id, fmt.Sprint(n, strings.Repeat("y", n%977)), "A"),
+				AwaitsFlush: n%40 >= 32,
+			}
 			n++
 		}
 		s.Append(es)
+		if es[0].AwaitsFlush {
+			if err := s.Flush(); err != nil {
+				return err
+			}
+		}
 		for i := range es {
 			if es[i].Err != nil {
 				return es[i].Err
@@ -52,12 +65,21 @@ func victim(dir string) error {
 // it printed must be there, at its offset; the store must take new ones.
 func TestCrashKill(t *testing.T) {
 	t.Parallel()
+	for _, sync := range []string{"", "yes"} {
+		t.Run("sync="+sync, func(t *testing.T) {
+			t.Parallel()
+			killRounds(t, sync)
+		})
+	}
+}
+
+func killRounds(t *testing.T, sync string) {
 	dir := filepath.Join(t.TempDir(), "store")
 	r := newRand(t)
 	acked := map[string]string{}
 	for round := range 12 {
 		victim := exec.CommandContext(t.Context(), os.Args[0])
-		victim.Env = append(os.Environ(), killDir+"="+dir)
+		victim.Env = append(os.Environ(), killDir+"="+dir, killSync+"="+sync)
 		victim.Stderr = os.Stderr
 		out, err := victim.StdoutPipe()
 		if err != nil {

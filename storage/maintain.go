@@ -159,5 +159,10 @@ func (s *Store) noteCheckpoint(err error) {
 // Flush brings to disk what was appended before the call. It blocks for the disk.
 func (s *Store) Flush() error { return s.log.Flush() }
 
+// WriteOut brings what was appended before the call into the files of the log, where it survives the
+// end of the process. Without Config.SyncFlush it is there already. It does not wait for the disk, but
+// may for the file system.
+func (s *Store) WriteOut() error { return s.log.WriteOut() }
+
 // Flushed returns the offset up to which the log is on disk.
 func (s *Store) Flushed() record.PhysicalOffset { return s.log.Flushed() }

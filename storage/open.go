@@ -117,7 +117,7 @@ func (s *Store) open() (err error) {
 		FS: s.cfg.FS, Dirs: splitPaths(s.cfg.CommitLogDir),
 		ReadOnlyDirs: splitPaths(s.cfg.CommitLogReadOnly), FullDirs: s.fullLogDirs,
 		SegmentSize: s.cfg.SegmentSize,
-		Sync:        s.cfg.SyncFlush, FlushInterval: s.cfg.FlushInterval,
+		Sync:        s.cfg.SyncFlush, Prewrite: s.cfg.Prewrite, FlushInterval: s.cfg.FlushInterval,
 		FlushThorough: s.cfg.FlushThorough, FlushLeastPages: s.cfg.FlushLeastPages,
 		PagesKept: clean || s.sameLife(), OnDisk: s.onDisk(),
 		Damage: s.cfg.Damage, DamagedDir: s.path("damaged"), Now: s.cfg.Now,

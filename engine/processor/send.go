@@ -227,7 +227,7 @@ func (s *Send) collect(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.T
 		ReconsumeTimes: r.ReconsumeTimes, BornMS: r.BornMS, BornHost: c.RemoteAddr(),
 		StoreHost: s.StoreHost, Body: cmd.Body, Properties: seen.text,
 		TagsCode: record.TagsCode(seen.tags),
-	}})
+	}, AwaitsFlush: !seen.noWait})
 	s.calls = append(s.calls, sendCall{
 		conn: c, head: cmd.Reply(remoting.Success), oneway: cmd.IsOneway(), noWait: seen.noWait,
 		queue: queue, uniq: seen.uniq,

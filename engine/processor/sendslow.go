@@ -290,6 +290,7 @@ func (s *Send) park(call *sendCall, e *storage.Entry) bool {
 	}
 	s.waits = append(s.waits, w)
 	if !reached {
+		_ = s.Store.WriteOut() // the store has told of a failure
 		call.head.Code = int32(remoting.FlushDiskTimeout)
 	}
 	return false

@@ -12,7 +12,7 @@ import (
 type appender struct {
 	tail   *segment
 	mem    []byte // of the tail, whole
-	cursor int64  // end of what was reserved; wrote <= cursor
+	cursor int64  // end of what was reserved; published <= cursor
 	// The cursor at which the preparer is woken next, so that the usual append makes one comparison.
 	wakeAt int64
 	asked  bool  // the next segment was asked for
@@ -21,14 +21,14 @@ type appender struct {
 
 // Reserve returns space for size bytes, one record or all records of a batch, which therefore share
 // a segment. When the rest of the segment is too small for them and RocketMQ's 8 bytes of blank, it
-// is closed with a blank and the next one taken. The bytes become visible with Publish; until then
+// is closed with a blank and the next one taken. The bytes are handed on by Publish; until then
 // further reservations follow behind. Nothing was reserved when there is an error.
 //
 // It fails with ErrTooLarge, ErrClosed, the error of a failed flush, or when no next segment could
 // be made, for instance on a full disk; the next call tries again.
 //
 // Cost: no allocation, no system call; it blocks only when it outruns the preparation of the next
-// segment.
+// segment, or with Config.Sync the disk by 32 MiB.
 func (l *Log) Reserve(size int) (dst []byte, at record.PhysicalOffset, err error) {
 	if err := l.Err(); err != nil {
 		return nil, 0, err
@@ -45,8 +45,9 @@ func (l *Log) Reserve(size int) (dst []byte, at record.PhysicalOffset, err error
 			return nil, 0, err
 		}
 	}
-	pos := a.cursor - a.tail.base
-	dst = a.mem[pos : pos+int64(size) : pos+int64(size)]
+	if dst, err = l.space(size); err != nil {
+		return nil, 0, err
+	}
 	at = record.PhysicalOffset(a.cursor)
 	a.cursor += int64(size)
 	if a.cursor >= a.wakeAt {
@@ -55,16 +56,31 @@ func (l *Log) Reserve(size int) (dst []byte, at record.PhysicalOffset, err error
 	return dst, at, nil
 }
 
-// Publish makes everything below end readable and due for flushing. end is the end of a
-// reservation; storeMS is the store time of the last record before it. It does not block.
+// space returns the memory that size bytes at the cursor are encoded into.
+func (l *Log) space(size int) ([]byte, error) {
+	a := &l.app
+	if l.stage != nil {
+		return l.take(a.tail, a.cursor, size)
+	}
+	pos := a.cursor - a.tail.base
+	return a.mem[pos : pos+int64(size) : pos+int64(size)], nil
+}
+
+// Publish makes everything below end readable and due for flushing; with Config.Sync it is readable
+// when the flusher has written it. end is the end of a reservation; storeMS is the store time of the
+// last record before it. It does not block.
 func (l *Log) Publish(end record.PhysicalOffset, storeMS int64) {
 	a := &l.app
-	if was := l.wrote.Load(); int64(end) <= was || int64(end) > a.cursor {
-		panic(fmt.Sprintf("commitlog: publish %d: wrote is %d and reserved %d", end, was, a.cursor))
+	if was := l.published.Load(); int64(end) <= was || int64(end) > a.cursor {
+		panic(fmt.Sprintf("commitlog: publish %d: published is %d and reserved %d",
+			end, was, a.cursor))
 	}
-	// In this order: who reads the time first and wrote second never has too late a time.
-	l.wrote.Store(int64(end))
-	l.wroteMS.Store(storeMS)
+	// In this order: who reads the time first and published second never has too late a time.
+	l.published.Store(int64(end))
+	if l.stage == nil {
+		l.wrote.Store(int64(end))
+	}
+	l.publishedMS.Store(storeMS)
 	l.flush.published(int64(end) >= a.signal)
 	if int64(end) >= a.signal {
 		a.signal = int64(end) + l.cfg.FlushBytes
@@ -80,7 +96,11 @@ func (l *Log) roll() error {
 		return fmt.Errorf("commitlog: append at %d: next segment: %w", a.cursor, err)
 	}
 	if rest := a.tail.base + l.size - a.cursor; rest >= record.BlankSize {
-		record.PutBlank(a.mem[a.cursor-a.tail.base:], int(rest))
+		blank, err := l.space(record.BlankSize)
+		if err != nil {
+			return fmt.Errorf("commitlog: append at %d: close the segment: %w", a.cursor, err)
+		}
+		record.PutBlank(blank, int(rest))
 	}
 	l.appendSegment(next)
 	l.setTail(next, next.base)
@@ -92,5 +112,8 @@ func (l *Log) setTail(seg *segment, cursor int64) {
 	a := &l.app
 	a.tail, a.mem, a.cursor = seg, seg.file.Bytes(), cursor
 	a.wakeAt = cursor // the first append wakes the preparer
+	if l.stage != nil {
+		seg.claim(cursor-seg.base, l.zeroStep())
+	}
 	l.prepare.tail.Store(seg)
 }

@@ -28,7 +28,8 @@ type flusher struct {
 	ended bool
 	err   error // of the flush that failed
 
-	failed atomic.Bool // err is set
+	failing sync.Once   // sets err
+	failed  atomic.Bool // err is set
 }
 
 func (f *flusher) init() {
@@ -46,7 +47,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// published is called after wrote has moved. Cost: one atomic read as long as the flusher is busy.
+// published is called after Log.published has moved. Cost: one atomic read as long as the flusher is busy.
 func (f *flusher) published(many bool) {
 	if f.idle.Load() && f.idle.CompareAndSwap(true, false) {
 		notify(f.dirty)
@@ -84,7 +85,7 @@ func (l *Log) NeedFlush(end record.PhysicalOffset) {
 
 // Flush blocks until what was published before the call is on disk, or cannot be.
 func (l *Log) Flush() error {
-	target := l.wrote.Load()
+	target := l.published.Load()
 	l.NeedFlush(record.PhysicalOffset(target))
 	f := &l.flush
 	f.mu.Lock()
@@ -106,7 +107,7 @@ func (l *Log) runFlusher() {
 	timer.Stop()
 	last := time.Now()
 	for l.awaitWork(timer) {
-		dirty := l.wrote.Load() - l.flushed.Load()
+		dirty := l.published.Load() - l.flushed.Load()
 		due := l.cfg.Sync || f.want.Load() > l.flushed.Load() || dirty >= l.cfg.FlushBytes ||
 			time.Since(last) >= l.cfg.FlushThorough || l.dirtyPages() >= l.cfg.FlushLeastPages
 		if !due {
@@ -130,10 +131,10 @@ func (l *Log) runFlusher() {
 // awaitWork waits until it is time to look at the log again; false: the log stops.
 func (l *Log) awaitWork(timer *time.Timer) bool {
 	f := &l.flush
-	if l.wrote.Load() == l.flushed.Load() {
+	if l.published.Load() == l.flushed.Load() {
 		f.idle.Store(true)
-		// Publish stores wrote before it looks at idle, so one of the two sees the other.
-		if l.wrote.Load() == l.flushed.Load() {
+		// Publish stores published before it looks at idle, so one of the two sees the other.
+		if l.published.Load() == l.flushed.Load() {
 			select {
 			case <-f.dirty:
 			case <-l.stop:
@@ -164,17 +165,20 @@ func (l *Log) awaitWork(timer *time.Timer) bool {
 
 // dirtyPages counts as RocketMQ does (DefaultMappedFile.isAbleToFlush).
 func (l *Log) dirtyPages() int {
-	return int(l.wrote.Load()/vfs.PageSize - l.flushed.Load()/vfs.PageSize)
+	return int(l.published.Load()/vfs.PageSize - l.flushed.Load()/vfs.PageSize)
 }
 
-// flushAll flushes up to wrote, one segment at a time, and tells about each.
+// flushAll flushes up to published, one segment at a time, and tells about each.
 func (l *Log) flushAll() error {
-	ms := l.wroteMS.Load() // before wrote: see Publish
-	target := l.wrote.Load()
+	if err := l.Err(); err != nil { // of WriteOut
+		return err
+	}
+	ms := l.publishedMS.Load() // before published: see Publish
+	target := l.published.Load()
 	for at := l.flushed.Load(); at < target; {
 		seg := l.segments.Load().find(at, l.size)
 		end := min(target, seg.base+l.size)
-		if err := seg.file.Flush(int(at-seg.base), int(end-seg.base)); err != nil {
+		if err := l.flushSegment(seg, at, end); err != nil {
 			l.failFlush(err)
 			return err
 		}
@@ -191,14 +195,28 @@ func (l *Log) flushAll() error {
 	return nil
 }
 
-// failFlush makes the failure known and final. The owner hears of it before anyone who waits does:
-// who has seen a flush fail must not find the store still taking messages.
+// flushSegment makes the bytes [at, end) of the log durable, which lie in one segment. No byte of the
+// next one is written before.
+func (l *Log) flushSegment(seg *segment, at, end int64) error {
+	if l.stage == nil {
+		return seg.file.Flush(int(at-seg.base), int(end-seg.base))
+	}
+	if err := l.writeOut(end); err != nil {
+		return err
+	}
+	return seg.file.SyncAll()
+}
+
+// failFlush makes the first failure known and final. The owner hears of it before anyone who waits
+// does: who has seen a flush fail must not find the store still taking messages.
 func (l *Log) failFlush(err error) {
 	f := &l.flush
-	l.cfg.OnFlushError(err)
-	f.mu.Lock()
-	f.err = err
-	f.mu.Unlock()
-	f.failed.Store(true)
-	f.moved.Broadcast()
+	f.failing.Do(func() {
+		l.cfg.OnFlushError(err)
+		f.mu.Lock()
+		f.err = err
+		f.mu.Unlock()
+		f.failed.Store(true)
+		f.moved.Broadcast()
+	})
 }

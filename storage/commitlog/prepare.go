@@ -97,6 +97,8 @@ func (l *Log) runCreator() {
 			seg, err := l.create(base)
 			if err != nil {
 				l.cfg.Notice("next CommitLog segment could not be created", "err", err)
+			} else if l.stage != nil {
+				l.prewrite(seg, 0)
 			}
 			l.prepare.ready <- prepared{seg: seg, err: err}
 		case <-l.stop:
@@ -109,6 +111,11 @@ func (l *Log) runCreator() {
 // step, as the appender goes on meanwhile.
 func (l *Log) populateAhead() {
 	p := &l.prepare
+	if l.stage != nil { // nothing is stored into the mapping; each flush would write the pages' zeros
+		seg := p.tail.Load()
+		l.prewrite(seg, p.cursor.Load()-seg.base)
+		return
+	}
 	for {
 		seg := p.tail.Load()
 		at := int(p.cursor.Load() - seg.base)
@@ -141,6 +148,9 @@ func (l *Log) createIn(dir string, base int64) (*segment, error) {
 	if err := file.SyncAll(); err != nil {
 		_ = file.Delete()
 		return nil, err
+	}
+	if l.stage != nil {
+		return &segment{base: base, file: file}, nil
 	}
 	for {
 		more, err := file.Populate(0, int(l.cfg.PopulateWindow), int(l.cfg.PopulateStep))

@@ -163,8 +163,7 @@ func (l *Log) Truncate(end record.PhysicalOffset) error {
 	if err != nil {
 		return fmt.Errorf("commitlog: truncate to %d: %w", end, err)
 	}
-	l.wrote.Store(int64(end))
-	l.flushed.Store(int64(end))
+	l.setMarks(int64(end))
 	l.setTail(tail, int64(end))
 	l.app.signal = int64(end) + l.cfg.FlushBytes
 	l.running.Add(3)

@@ -9,6 +9,8 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"sync/atomic"
 
 	"github.com/skylarkmq/skylark/storage/mappedfile"
 	"github.com/skylarkmq/skylark/storage/record"
@@ -21,6 +23,11 @@ const nameDigits = 20
 type segment struct {
 	base int64 // offset of its first byte
 	file *mappedfile.File
+
+	// Zeros were written ahead up to here, or never will be, see Log.prewrite. Raised by the holder of
+	// zeroing, which is held while zeros are written.
+	zeroed  atomic.Int64
+	zeroing sync.Mutex
 }
 
 // list is an immutable snapshot of the segments, oldest first. An entry is nil where a segment is

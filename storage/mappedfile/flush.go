@@ -60,6 +60,37 @@ func (f *File) SyncAll() error {
 	return nil
 }
 
+// Write writes bytes through the descriptor. Readers of the mapping see them, as both share the page
+// cache; the disk has them after SyncAll. It blocks while the file system is busy, not for the disk. An
+// error is final, as that of Flush.
+func (f *File) Write(b []byte, at int) error {
+	if err := f.Err(); err != nil {
+		return err
+	}
+	if !f.Retain() {
+		return ErrClosed
+	}
+	defer f.Release()
+	if _, err := f.f.WriteAt(b, int64(at)); err != nil {
+		return f.fail(fmt.Errorf("mappedfile: write %d bytes at %d of %s: %w", len(b), at, f.path, err))
+	}
+	return nil
+}
+
+// WriteZeros writes zeros to [from, to), whole pages that hold nothing yet and that nobody writes to
+// meanwhile, so that a later Write and SyncAll there need not touch the file system's journal.
+// vfs.ErrNotSupported says that the file system cannot; no error is final. It blocks for the disk.
+func (f *File) WriteZeros(from, to int) error {
+	if !f.Retain() {
+		return ErrClosed
+	}
+	defer f.Release()
+	if err := f.f.WriteZeros(int64(from), int64(to-from)); err != nil {
+		return fmt.Errorf("mappedfile: write zeros from %d of %s: %w", from, f.path, err)
+	}
+	return nil
+}
+
 // syncName makes the directory entry durable, once.
 func (f *File) syncName() error {
 	if f.nameSynced.Load() {

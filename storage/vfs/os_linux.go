@@ -60,6 +60,44 @@ func (f *osFile) Zero(from, size int64) error {
 	return err
 }
 
+func (f *osFile) WriteZeros(from, size int64) error {
+	// Direct writes need memory that is aligned; fresh pages are, and are zero.
+	zeros, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return &fs.PathError{Op: "mmap", Path: f.Name(), Err: err}
+	}
+	defer func() { _ = unix.Munmap(zeros) }()
+	fd, err := unix.Open(f.Name(), unix.O_WRONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EINVAL) {
+		return ErrNotSupported
+	}
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: f.Name(), Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for done := 0; done < len(zeros); {
+		n, err := unix.Pwrite(fd, zeros[done:], from+int64(done))
+		switch {
+		case err == nil:
+			done += n
+		case errors.Is(err, unix.EINVAL) && done == 0:
+			return ErrNotSupported
+		case !errors.Is(err, unix.EINTR):
+			return &fs.PathError{Op: "write zeros", Path: f.Name(), Err: err}
+		}
+	}
+	return nil
+}
+
+// Sync leaves out what reading does not need, such as the time of the last change: writing that too
+// would cost a commit of the file system's journal each time.
+func (f *osFile) Sync() error {
+	if err := eintr(func() error { return unix.Fdatasync(f.fd) }); err != nil {
+		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
 func (f *osFile) WriteBehind(from, size int64) error {
 	return eintr(func() error {
 		return unix.SyncFileRange(f.fd, from, size, unix.SYNC_FILE_RANGE_WRITE)

@@ -12,6 +12,8 @@ func (f *osFile) Allocate(int64) error { return ErrNotSupported }
 
 func (f *osFile) Zero(from, size int64) error { return f.writeZeros(from, size) }
 
+func (f *osFile) WriteZeros(int64, int64) error { return ErrNotSupported }
+
 func (f *osFile) WriteBehind(int64, int64) error { return nil }
 
 func (f *osFile) ReadAhead(bool) {}

@@ -67,6 +67,11 @@ type File interface {
 	Allocate(size int64) error
 	// Zero makes a range read as zeros and keeps its blocks where the file system can.
 	Zero(from, size int64) error
+	// WriteZeros writes zeros to a range that reads as zeros, past the page cache, so that later writes
+	// there find blocks that count as written, and syncing them changes nothing in the file system's
+	// own books. from and size are multiples of PageSize. Nobody writes to the range meanwhile.
+	// ErrNotSupported: the file system cannot; nothing was changed.
+	WriteZeros(from, size int64) error
 	// Sync makes content and length durable.
 	Sync() error
 	// WriteBehind starts writing a range out and does not wait. It promises nothing.

@@ -25,6 +25,13 @@ func (f *file) WriteAt(b []byte, at int64) (int, error) {
 	return f.File.WriteAt(b, at)
 }
 
+func (f *file) WriteZeros(from, size int64) error {
+	if err := f.fs.before("write", f.Name()); err != nil {
+		return err
+	}
+	return f.File.WriteZeros(from, size)
+}
+
 func (f *file) Truncate(size int64) error {
 	if err := f.fs.before("truncate", f.Name()); err != nil {
 		return err
