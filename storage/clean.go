@@ -138,10 +138,20 @@ func (c *cleaner) look(now time.Time) (more bool) {
 	if why != "" {
 		c.deleteFront(now, why, atOnce)
 	}
-	if low := s.log.Min(); low > c.cleaned && c.follow(low) {
+	if low := s.log.Min(); low > c.cleaned && c.settled() && c.follow(low) {
 		c.cleaned = low
 	}
 	return s.log.Min() > c.cleaned || s.log.Wrote()-s.log.Min() > record.PhysicalOffset(s.cfg.SegmentSize)
+}
+
+// settled makes what was deleted of the log durable before queues and index follow: if a power loss
+// brought it back they would hide it.
+func (c *cleaner) settled() bool {
+	if err := c.store.log.SettleFront(); err != nil {
+		c.store.cfg.Notice("deletion of old files of the log is not on disk yet", "err", err)
+		return false
+	}
+	return true
 }
 
 // due says why files may be deleted now, "" if they may not, and whether that concerns young ones

@@ -297,6 +297,38 @@ func TestFlushFailureIsFinal(t *testing.T) {
 	f.ends(t, "T", 4)
 }
 
+// TestCrashRetentionNotOnDisk: a file of the log was deleted, and its directory could not be synced.
+// Queues must not follow: a power loss brings the file back, and they would hide it (seed 4648).
+func TestCrashRetentionNotOnDisk(t *testing.T) {
+	t.Parallel()
+	var fail atomic.Bool
+	f := newFound(t, t.TempDir(), func(op, path string) error {
+		if fail.Load() && op == "syncdir" && strings.HasSuffix(path, "commitlog") {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	f.fill(t, "T", 100)
+	fail.Store(true)
+	f.clean(t)
+	if f.Info().Min == 0 {
+		t.Fatal("nothing was deleted")
+	}
+	if err := f.disk.SyncDir(filepath.Join(f.cfg.RootDir, "consumequeue", "T", "0")); err != nil {
+		t.Fatal(err)
+	}
+	lost := f.lose(t)
+	if low, _, _ := lost.QueueBounds([]byte("T"), 0); low != 0 || lost.Info().Min != 0 {
+		t.Errorf("the log begins at %d, the queue at %d", lost.Info().Min, low)
+	}
+	fail.Store(false)
+	f.CleanNow(time.Now())
+	lost = f.lose(t)
+	if low, _, _ := lost.QueueBounds([]byte("T"), 0); low == 0 || lost.Info().Min == 0 {
+		t.Errorf("later the log begins at %d, the queue at %d", lost.Info().Min, low)
+	}
+}
+
 // TestCrashCutQueueStaysCut: a recovery cut a queue whose records were lost with the end of the log.
 // That cut must be on disk before the log is deleted up to a place where nothing contradicts the old
 // units any more (seed 1050).

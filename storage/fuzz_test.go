@@ -84,7 +84,7 @@ func (d *damagedStore) openKeys(t *testing.T, found bool, damage func(root strin
 func overwrite(pattern string, n uint8, at uint32, data []byte) error {
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
-		return fmt.Errorf("%s: %d files, %v", pattern, len(files), err)
+		return fmt.Errorf("%s: %d files, %w", pattern, len(files), err)
 	}
 	file, err := os.OpenFile(files[int(n)%len(files)], os.O_RDWR, 0)
 	if err != nil {

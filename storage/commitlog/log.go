@@ -190,6 +190,8 @@ type Log struct {
 
 	// recovered is the first segment that Recover read and Truncate makes durable.
 	recovered int64
+	// removed are deleted segments whose removal is not durable. Confined to who deletes.
+	removed []*segment
 	// gap is where the first segment is missing that DamageTruncate gives up, -1 when none is.
 	gap int64
 }

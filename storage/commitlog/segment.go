@@ -258,9 +258,24 @@ func (l *Log) DeleteFront(upTo record.PhysicalOffset) (int, error) {
 			err = errors.Join(err, seg.file.Close())
 		}
 	}
-	err = errors.Join(err, l.syncDirs(old.segs[:n]))
+	l.removed = append(l.removed, old.segs[:n]...)
+	err = errors.Join(err, l.SettleFront())
 	if err != nil {
 		return deleted, fmt.Errorf("commitlog: delete segments below %d: %w", upTo, err)
 	}
 	return deleted, nil
+}
+
+// SettleFront makes the deletions of DeleteFront durable as far as they are not, because a directory
+// could not be synced. Until it succeeds a power loss may bring the segments back. The goroutine that
+// calls DeleteFront calls it.
+func (l *Log) SettleFront() error {
+	if len(l.removed) == 0 {
+		return nil
+	}
+	if err := l.syncDirs(l.removed); err != nil {
+		return fmt.Errorf("commitlog: sync after deleting segments: %w", err)
+	}
+	l.removed = nil
+	return nil
 }

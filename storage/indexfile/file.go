@@ -87,7 +87,7 @@ func (f *file) find(dst []record.PhysicalOffset, s shape, keyHash int32, limit i
 ) []record.PhysicalOffset {
 	h := f.header
 	n := int32(binary.BigEndian.Uint32(f.mem[s.slot(keyHash):]))
-	if n <= 0 || n > h.Count || h.Count <= 1 {
+	if n <= 0 || n >= h.Count || h.Count > s.entries {
 		return dst
 	}
 	for len(dst) < limit {
