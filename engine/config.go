@@ -126,6 +126,7 @@ type Config struct {
 	StoreType           string `key:"storeType" oneof:"default"`
 	CommitLogFileSize   int64  `key:"mappedFileSizeCommitLog" min:"65536" max:"2147483647"`
 	QueueFileSize       int64  `key:"mappedFileSizeConsumeQueue" min:"20" max:"2147483647"`
+	BatchFileSize       int64  `key:"mapperFileSizeBatchConsumeQueue" min:"46" max:"2147483647"`
 	IndexSlots          int32  `key:"maxHashSlotNum" min:"1"`
 	IndexEntries        int32  `key:"maxIndexNum" min:"2"`
 	IndexEnable         bool   `key:"messageIndexEnable"`
@@ -206,8 +207,8 @@ func Default() Config {
 		TCPCongestion:    "cubic",
 		RegisterPeriodMS: 30000, RegisterTimeoutMS: 24000, ForceRegister: true,
 		StoreRoot: filepath.Join(home, "store"), StoreType: "default",
-		CommitLogFileSize: 1 << 30, QueueFileSize: 6000000, IndexSlots: 5000000,
-		IndexEntries: 20000000, IndexEnable: true, QueryMax: 32, MaxMessageSize: 4 << 20,
+		CommitLogFileSize: 1 << 30, QueueFileSize: 6000000, BatchFileSize: 13800000,
+		IndexSlots: 5000000, IndexEntries: 20000000, IndexEnable: true, QueryMax: 32, MaxMessageSize: 4 << 20,
 		FlushDiskType: "ASYNC_FLUSH", FlushIntervalMS: 500, FlushLeastPages: 4,
 		FlushThoroughMS: 10000, SyncFlushTimeoutMS: 5000, PrewriteLog: true,
 		TransferBytesMemory: 262144, TransferCountMemory: 32,

@@ -2,11 +2,7 @@
 
 package engine
 
-import (
-	"os"
-	"path/filepath"
-	"strings"
-)
+import "strings"
 
 // boundPositions takes the committed offsets back that name messages which a crash took: the file of
 // offsets may have been on disk before the end of the log was. Without it a consumer would pass over
@@ -19,7 +15,7 @@ func (b *Broker) boundPositions() {
 	offsets, _ := b.offsets.Snapshot()
 	for name, queues := range offsets {
 		topic, group, ok := strings.Cut(name, "@")
-		if !ok || b.hasBatchQueues(topic) {
+		if !ok {
 			continue
 		}
 		for queue, at := range queues {
@@ -32,11 +28,4 @@ func (b *Broker) boundPositions() {
 				"group", group, "topic", topic, "queue", queue, "position", at, "end", int64(end))
 		}
 	}
-}
-
-// hasBatchQueues reports whether the queues of a topic are of the kind that is kept but not served,
-// so that the store does not know where they end.
-func (b *Broker) hasBatchQueues(topic string) bool {
-	_, err := os.Stat(filepath.Join(b.cfg.StoreRoot, "batchconsumequeue", topic))
-	return err == nil
 }

@@ -102,8 +102,9 @@ func (b *Broker) topicsChanged(changed []string) {
 func (b *Broker) storeConfig() storage.Config {
 	cfg := &b.cfg
 	s := storage.DefaultConfig(cfg.StoreRoot)
-	s.CommitLogDir, s.SegmentSize, s.QueueFileSize = cfg.CommitLogDir, cfg.CommitLogFileSize,
-		cfg.QueueFileSize
+	s.CommitLogDir, s.SegmentSize = cfg.CommitLogDir, cfg.CommitLogFileSize
+	s.QueueFileSize, s.BatchFileSize = cfg.QueueFileSize, cfg.BatchFileSize
+	s.BatchTopic = b.topics.Batch
 	s.CommitLogReadOnly = cfg.CommitLogReadOnly
 	s.IndexSlots, s.IndexEntries, s.IndexEnable = cfg.IndexSlots, cfg.IndexEntries, cfg.IndexEnable
 	s.MaxMessageSize = cfg.MaxMessageSize

@@ -25,7 +25,9 @@ const (
 )
 
 // Entry is one send: a message, or a client batch whose elements become consecutive messages of one
-// queue in one log file. The caller owns it; its slices are only read until Append returns.
+// queue in one log file. A draft with the bit SysInnerBatch is an inner batch: one record that takes as
+// many offsets of a batch queue as its property INNER_NUM says. The caller owns an entry; its slices
+// are only read until Append returns.
 type Entry struct {
 	Draft record.Draft
 	// Batch says that Draft.Body is the body of a client batch; flag, body and properties of the
@@ -44,8 +46,8 @@ type Entry struct {
 
 	// Results.
 
-	// Err is nil, *IllegalError, or one of ErrClosed, ErrReadOnly, ErrDiskFull and
-	// ErrUnservedQueue, maybe wrapped. With an error nothing of the entry was stored.
+	// Err is nil, *IllegalError, or one of ErrClosed, ErrReadOnly and ErrDiskFull, maybe wrapped. With
+	// an error nothing of the entry was stored.
 	Err         error
 	QueueOffset record.QueueOffset    // of the first message
 	At          record.PhysicalOffset // of the first record
@@ -143,33 +145,57 @@ func (s *Store) appendOne(e *Entry, now int64) error {
 	if err := s.check(d, -1); err != nil {
 		return err
 	}
-	size := d.Size()
-	if !e.Again && (len(d.Body) > s.cfg.MaxMessageSize || size > s.cfg.recordMax()) {
-		return illegal(-1, "body of %d and record of %d bytes, the limit is %d for the body",
-			len(d.Body), size, s.cfg.MaxMessageSize)
+	if d.SysFlag&record.SysInnerBatch != 0 {
+		return s.appendInner(e, now)
 	}
-	if err := s.fits(size); err != nil {
+	if err := s.measure(e); err != nil {
 		return err
 	}
 	q, err := s.queueFor(d, 1)
 	if err != nil {
 		return err
 	}
+	return s.write(e, q, 1, now)
+}
+
+// measure refuses what is too large.
+func (s *Store) measure(e *Entry) error {
+	body, size := len(e.Draft.Body), e.Draft.Size()
+	if !e.Again && (body > s.cfg.MaxMessageSize || size > s.cfg.recordMax()) {
+		return illegal(-1, "body of %d and record of %d bytes, the limit is %d for the body",
+			body, size, s.cfg.MaxMessageSize)
+	}
+	return s.fits(size)
+}
+
+// write stores one record, which holds count messages, in a queue that queueFor returned.
+func (s *Store) write(e *Entry, q *consumequeue.Queue, count int16, now int64) error {
+	d := &e.Draft
+	size := d.Size()
 	dst, at, err := s.log.Reserve(size)
 	if err != nil {
 		return s.failed(err)
 	}
-	place := record.Place{Queue: q.Written(), Physical: at, StoreMS: now}
+	place := record.Place{Queue: q.Next(), Physical: at, StoreMS: now}
 	d.Encode(dst, place)
 	if e.DelayMS > 0 {
 		d.TagsCode = now + e.DelayMS
 	}
-	q.Append(place.Queue, consumequeue.Unit{At: at, Size: int32(size), TagsCode: d.TagsCode})
+	enqueue(q, consumequeue.Unit{At: at, Size: int32(size), TagsCode: d.TagsCode}, place, count)
 	s.lastAt, s.next = at, at+record.PhysicalOffset(size)
-	e.QueueOffset, e.At, e.End, e.Count = place.Queue, at, s.next, 1
-	s.puts.messages.Add(1)
+	e.QueueOffset, e.At, e.End, e.Count = place.Queue, at, s.next, int32(count)
+	s.puts.messages.Add(int64(count))
 	s.puts.bytes.Add(int64(size))
 	return nil
+}
+
+// enqueue appends the unit of a record at a place; it holds count messages.
+func enqueue(q *consumequeue.Queue, u consumequeue.Unit, at record.Place, count int16) {
+	if q.Batch() {
+		q.AppendBatch(consumequeue.BatchUnit{Unit: u, StoreMS: at.StoreMS, Base: at.Queue, Count: count})
+		return
+	}
+	q.Append(at.Queue, u)
 }
 
 // fits refuses what no log file can hold; only stores with very small files come here.
@@ -215,11 +241,8 @@ func hasPrefix(b []byte, prefix string) bool {
 func (s *Store) queueFor(d *record.Draft, n int) (*consumequeue.Queue, error) {
 	q := s.queues.Lookup(d.Topic, d.QueueID)
 	if q == nil {
-		if s.unserved[string(d.Topic)] {
-			return nil, ErrUnservedQueue
-		}
 		var err error
-		if q, err = s.queues.Create(string(d.Topic), d.QueueID); err != nil {
+		if q, err = s.create(string(d.Topic), d.QueueID); err != nil {
 			return nil, illegal(-1, "topic cannot name a folder")
 		}
 	}
@@ -261,7 +284,7 @@ func (s *Store) appendBatch(e *Entry, now int64) error {
 	if err != nil {
 		return s.failed(err)
 	}
-	e.QueueOffset, e.At, e.Count = q.Written(), at, int32(n)
+	e.QueueOffset, e.At, e.Count = q.Next(), at, int32(n)
 	for r := record.NewBatchReader(d.Body); ; {
 		flag, body, props, ok := r.Next()
 		if !ok {
@@ -269,12 +292,11 @@ func (s *Store) appendBatch(e *Entry, now int64) error {
 		}
 		s.setElement(flag, body, props)
 		size := s.element.Size()
-		place := record.Place{Queue: q.Written(), Physical: at, StoreMS: now}
+		place := record.Place{Queue: q.Next(), Physical: at, StoreMS: now}
 		s.element.Encode(dst[:size], place)
 		tag, _ := record.Property(props, propTags)
-		q.Append(place.Queue, consumequeue.Unit{
-			At: at, Size: int32(size), TagsCode: record.TagsCode(tag),
-		})
+		u := consumequeue.Unit{At: at, Size: int32(size), TagsCode: record.TagsCode(tag)}
+		enqueue(q, u, place, 1)
 		e.Places = append(e.Places, at)
 		s.lastAt = at
 		dst, at = dst[size:], at+record.PhysicalOffset(size)

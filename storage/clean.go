@@ -267,7 +267,7 @@ func (c *cleaner) age(now time.Time, seg commitlog.SegmentInfo) (time.Duration, 
 func (c *cleaner) follow(low record.PhysicalOffset) (all bool) {
 	s := c.store
 	all = true
-	for _, q := range s.queues.All() {
+	for _, q := range s.allQueues() {
 		select {
 		case <-c.quit:
 			return false
@@ -300,7 +300,7 @@ func (s *Store) DeleteExpired() {
 // blocks for the disk.
 func (s *Store) CleanQueues() error {
 	low := s.log.Min()
-	for _, q := range s.queues.All() {
+	for _, q := range s.allQueues() {
 		if _, err := q.DeleteBelow(low); err != nil {
 			return err
 		}

@@ -40,6 +40,7 @@ type Config struct {
 
 	SegmentSize    int64 // bytes of a log file (mappedFileSizeCommitLog)
 	QueueFileSize  int64 // bytes of a queue file, in whole units (mappedFileSizeConsumeQueue)
+	BatchFileSize  int64 // bytes of a batch queue file (mapperFileSizeBatchConsumeQueue)
 	IndexSlots     int32 // slots of an index file (maxHashSlotNum)
 	IndexEntries   int32 // entries of an index file (maxIndexNum)
 	MaxMessageSize int   // bytes of a body, or of a whole client batch (maxMessageSize)
@@ -57,6 +58,11 @@ type Config struct {
 	QueueFlushInterval   time.Duration // flushIntervalConsumeQueue
 	QueueFlushThorough   time.Duration // flushConsumeQueueThoroughInterval, also the checkpoint's
 	QueueFlushLeastPages int           // flushConsumeQueueLeastPages
+
+	// BatchTopic says whether a topic's queues are batch queues (its attribute queue.type is BatchCQ);
+	// known is false for a topic without a configuration, whose queues stay what they are. It is asked
+	// when a queue is made and at the start, from any goroutine. Nil: no topic is known.
+	BatchTopic func(topic string) (batch, known bool)
 
 	// DelayLevels are the delays of the levels from 1 on (messageDelayLevel): when queues of
 	// SCHEDULE_TOPIC_XXXX are made anew their units tell from them when a message is due. Empty:
@@ -117,6 +123,7 @@ func DefaultConfig(root string) Config {
 		RootDir:                  root,
 		SegmentSize:              1 << 30,
 		QueueFileSize:            consumequeue.DefaultFileSize,
+		BatchFileSize:            consumequeue.DefaultBatchFileSize,
 		IndexSlots:               indexfile.DefaultSlots,
 		IndexEntries:             indexfile.DefaultEntries,
 		MaxMessageSize:           4 << 20,
@@ -179,6 +186,9 @@ func (c *Config) fill() {
 	}
 	if len(c.DelayLevels) == 0 {
 		c.DelayLevels = defaultDelayLevels()
+	}
+	if c.BatchTopic == nil {
+		c.BatchTopic = func(string) (batch, known bool) { return false, false }
 	}
 	if c.Notice == nil {
 		c.Notice = func(string, ...any) {}

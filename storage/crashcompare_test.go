@@ -97,7 +97,7 @@ func (h *history) compare(id storage.QueueID, hi int) error {
 				return fmt.Errorf("queue %s offset %d holds %.40q, want %.40q", id, at+i, v.text,
 					slots[at+i].text)
 			}
-			slots[at+i].at, slots[at+i].end = v.at, v.end
+			slots[at+i].at, slots[at+i].end, slots[at+i].inner = v.at, v.end, v.inner
 		}
 		h.mu.Unlock()
 		at += len(got)
@@ -119,9 +119,18 @@ func recordBodies(res *storage.ReadResult) (list []slot, err error) {
 				return nil, fmt.Errorf("record at %d fails its check sum", v.PhysicalOffset())
 			}
 			at := v.PhysicalOffset()
-			list = append(list, slot{
-				text: string(v.Body()), at: at, end: at + record.PhysicalOffset(v.TotalSize()),
-			})
+			in := []string{string(v.Body())}
+			inner := v.SysFlag()&record.SysInnerBatch != 0
+			if inner {
+				if in, err = innerTexts(v); err != nil {
+					return nil, err
+				}
+			}
+			for _, text := range in {
+				list = append(list, slot{
+					text: text, at: at, end: at + record.PhysicalOffset(v.TotalSize()), inner: inner,
+				})
+			}
 			b = b[v.TotalSize():]
 		}
 	}
@@ -138,7 +147,7 @@ func (h *history) keys() error {
 			continue
 		}
 		s := l.slots[h.r.IntN(len(l.slots))]
-		if s.at < h.store.Info().Min || s.end == 0 {
+		if s.at < h.store.Info().Min || s.end == 0 || s.inner {
 			continue
 		}
 		// A query does not wait long for the index, and this machine may be busy.

@@ -24,6 +24,7 @@ import (
 type slot struct {
 	text    string
 	at, end record.PhysicalOffset // end 0: not acknowledged
+	inner   bool                  // it is in a record with others, which has no keys
 }
 
 // line is what a queue may hold: slots[:least] for sure.
@@ -375,7 +376,8 @@ func (h *history) note(es []storage.Entry, texts [][]string, starts []int) error
 		}
 		for j := range texts[i] {
 			s := &l.slots[at+j]
-			s.at, s.end = places[j], e.End
+			s.at, s.end = places[min(j, len(places)-1)], e.End
+			s.inner = e.Draft.SysFlag&record.SysInnerBatch != 0
 			if j+1 < len(places) {
 				s.end = places[j+1]
 			}

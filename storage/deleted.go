@@ -80,7 +80,7 @@ func (s *Store) dropDeleted(
 	}
 	for topic := range gone {
 		s.cfg.Notice("topic was deleted, its queues are removed now", "topic", topic)
-		if err := s.queues.Delete(topic); err != nil {
+		if err := s.deleteQueues(topic); err != nil {
 			return nil, 0, err
 		}
 		from = min(from, s.deleted[topic])

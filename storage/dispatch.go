@@ -27,9 +27,9 @@ func (s *Store) publishLocked(now int64) *dispatch {
 		d = &dispatch{}
 	}
 	for _, q := range s.touched {
-		id, from := q.ID(), q.End()
+		id, from := q.ID(), q.Max()
 		q.Publish()
-		if end := q.End(); end > from {
+		if end := q.Max(); end > from {
 			d.list = append(d.list, Dispatched{Topic: id.Topic, Queue: id.Queue, From: from, End: end})
 		}
 	}
@@ -103,9 +103,9 @@ func (s *Store) publishBelow(upTo record.PhysicalOffset) {
 	s.parkedMu.Unlock()
 
 	for _, q := range s.ready {
-		id, from := q.ID(), q.End()
+		id, from := q.ID(), q.Max()
 		q.PublishBelow(upTo)
-		if end := q.End(); end > from {
+		if end := q.Max(); end > from {
 			s.told = append(s.told, Dispatched{Topic: id.Topic, Queue: id.Queue, From: from, End: end})
 		}
 	}
@@ -140,12 +140,22 @@ func (s *Store) publishBelow(upTo record.PhysicalOffset) {
 func (s *Store) Matches(
 	topic []byte, queue int32, from, end record.QueueOffset, codes []int32,
 ) bool {
-	q := s.queues.Lookup(topic, queue)
+	q := s.lookup(topic, queue)
 	if q == nil {
 		return false
 	}
 	if codes == nil {
 		return true
+	}
+	if q.Batch() { // from the unit of the first message to that of the last
+		var ok bool
+		if from, ok = q.Find(from); !ok {
+			return false
+		}
+		if end, ok = q.Find(end - 1); !ok {
+			end = q.End() - 1
+		}
+		end++
 	}
 	for from < end {
 		units, ok := q.Units(from)

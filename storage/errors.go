@@ -17,8 +17,6 @@ var (
 	// ErrDiskFull says that the disk is fuller than the configured ratio, or has no block left. It
 	// ends by itself when there is space again.
 	ErrDiskFull = errors.New("storage: disk is full")
-	// ErrUnservedQueue says that the queues of a topic are of a kind that is kept but not served.
-	ErrUnservedQueue = errors.New("storage: topic has batch consume queues, which are not served")
 	// ErrOutOfRange says that an offset lies outside the log.
 	ErrOutOfRange = errors.New("storage: offset is outside the log")
 )

@@ -85,13 +85,13 @@ func (m *maintainer) round() bool {
 	} else {
 		s.flushMu.Lock()
 		var err error
-		more, err = s.queues.Flush(int64(s.cfg.QueueFlushLeastPages))
+		more, err = s.flushUnits(int64(s.cfg.QueueFlushLeastPages))
 		s.flushMu.Unlock()
 		s.noteFlush(err)
 	}
-	open := s.queues.OpenFiles()
+	open := s.queueFilesOpen()
 	if m.rounds%idleRounds == 0 {
-		open = s.queues.CloseIdle()
+		open = s.queues.CloseIdle() + s.batches.CloseIdle()
 	}
 	return more || open > 0
 }
@@ -113,7 +113,7 @@ func (s *Store) flushQueues() bool {
 	if err := s.log.Flush(); err != nil {
 		return true // logFailed has told
 	}
-	more, err := s.queues.Flush(0)
+	more, err := s.flushUnits(0)
 	if err != nil {
 		s.noteFlush(err)
 		return more

@@ -24,7 +24,7 @@ const manifestFile = "queueEnds"
 
 // saveManifest writes the file. Nobody appends.
 func (s *Store) saveManifest() error {
-	queues := s.queues.All()
+	queues := s.allQueues()
 	slices.SortFunc(queues, func(a, b *consumequeue.Queue) int {
 		if c := strings.Compare(a.ID().Topic, b.ID().Topic); c != 0 {
 			return c
@@ -33,7 +33,7 @@ func (s *Store) saveManifest() error {
 	})
 	text := fmt.Appendf(nil, "%d\n", s.next)
 	for _, q := range queues {
-		if end := q.Written(); end > 0 {
+		if end := q.Next(); end > 0 {
 			text = fmt.Appendf(text, "%d %d %s\n", end, q.ID().Queue, q.ID().Topic)
 		}
 	}
@@ -70,8 +70,8 @@ func (s *Store) lostQueue() (id QueueID, lost bool) {
 		if below, deleted := s.deleted[topic]; deleted && below >= logEnd {
 			continue
 		}
-		q := s.queues.Lookup([]byte(topic), queue)
-		if q == nil || q.Written() < end {
+		q := s.lookup([]byte(topic), queue)
+		if q == nil || q.Next() < end {
 			return QueueID{Topic: topic, Queue: queue}, true
 		}
 	}

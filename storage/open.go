@@ -55,7 +55,7 @@ func Open(cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg, lock: lock, round: 1, lastAt: -1,
 		dispatches: make(chan *dispatch, 16),
-		unserved:   map[string]bool{}, parkedSet: map[*consumequeue.Queue]bool{},
+		parkedSet:  map[*consumequeue.Queue]bool{},
 	}
 	s.diskPercent.Store(-1)
 	if err := s.open(); err != nil {
@@ -110,9 +110,6 @@ func (s *Store) open() (err error) {
 	if err := s.loadDeleted(); err != nil {
 		return err
 	}
-	if err := s.findUnserved(); err != nil {
-		return err
-	}
 	s.log, err = commitlog.Open(commitlog.Config{
 		FS: s.cfg.FS, Dirs: splitPaths(s.cfg.CommitLogDir),
 		ReadOnlyDirs: splitPaths(s.cfg.CommitLogReadOnly), FullDirs: s.fullLogDirs,
@@ -132,11 +129,7 @@ func (s *Store) open() (err error) {
 		}
 	}
 	s.maintainer, s.cleaner = newMaintainer(s), newCleaner(s)
-	s.queues, err = consumequeue.Open(consumequeue.Config{
-		FS: s.cfg.FS, Dir: s.path("consumequeue"), FileSize: s.cfg.QueueFileSize,
-		MaxOpen: s.cfg.QueueFilesOpen, OnOpen: s.maintainer.wake,
-	})
-	if err != nil {
+	if err := s.openQueues(); err != nil {
 		return err
 	}
 	if clean {
@@ -213,6 +206,9 @@ func (s *Store) abandon() {
 	if s.queues != nil {
 		s.queues.Close()
 	}
+	if s.batches != nil {
+		s.batches.Close()
+	}
 	if s.log != nil {
 		_ = s.log.Close()
 	}
@@ -263,22 +259,5 @@ func (s *Store) setDerivedAside() error {
 		}
 		s.cfg.Notice("the log is gone, what was made from it is set aside", "path", path+suffix)
 	}
-	clear(s.unserved)
 	return s.cfg.fs().SyncDir(s.cfg.RootDir)
-}
-
-// findUnserved notes the topics that have batch queues.
-func (s *Store) findUnserved() error {
-	topics, err := os.ReadDir(s.path("batchconsumequeue"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, topic := range topics {
-		if topic.IsDir() {
-			s.unserved[topic.Name()] = true
-			s.cfg.Notice("topic has batch consume queues: they are kept but not served",
-				"topic", topic.Name(), "path", s.path("batchconsumequeue", topic.Name()))
-		}
-	}
-	return nil
 }

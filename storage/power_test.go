@@ -64,8 +64,12 @@ func powerRounds(t *testing.T, sync bool) {
 		for range r.IntN(60) {
 			for _, e := range m.appendRandom(t, r, s) {
 				id := storage.QueueID{Topic: string(e.Draft.Topic), Queue: e.Draft.QueueID}
-				for i := 1; i < len(e.Places); i++ {
-					ends[id] = append(ends[id], e.Places[i])
+				for i := 1; i < int(e.Count); i++ {
+					end := e.End // of an inner batch
+					if e.Batch {
+						end = e.Places[i]
+					}
+					ends[id] = append(ends[id], end)
 				}
 				ends[id] = append(ends[id], e.End)
 			}
@@ -112,8 +116,8 @@ func (m model) settle(
 	m.checkAll(t, s)
 	for id, all := range m {
 		for i, text := range all {
-			if i%17 != 0 && i < len(all)-3 {
-				continue // queries are slow: there are very many small index files
+			if i%17 != 0 && i < len(all)-3 || id.Topic == batchTopic {
+				continue // queries are slow: there are very many small index files; batches have no keys
 			}
 			key := text[:16]
 			found := false

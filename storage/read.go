@@ -101,7 +101,7 @@ func (s *Store) Read(req *ReadRequest, res *ReadResult) {
 		res.Status, res.Next = OffsetFoundNull, req.From
 		return
 	}
-	q := s.queues.Lookup(req.Topic, req.Queue)
+	q := s.lookup(req.Topic, req.Queue)
 	if q == nil {
 		res.Status = NoMessageInQueue
 		if req.Queue < 0 {
@@ -109,7 +109,7 @@ func (s *Store) Read(req *ReadRequest, res *ReadResult) {
 		}
 		return
 	}
-	res.Min, res.Max = q.Min(), q.End()
+	res.Min, res.Max = q.Low(), q.Max()
 	switch from := req.From; {
 	case res.Max == 0:
 		res.Status, res.Next = NoMessageInQueue, 0
@@ -120,7 +120,11 @@ func (s *Store) Read(req *ReadRequest, res *ReadResult) {
 	case from > res.Max:
 		res.Status, res.Next = OffsetOverflowBadly, res.Max
 	default:
-		s.scan(q, req, res)
+		if q.Batch() {
+			s.scanBatch(q, req, res)
+		} else {
+			s.scan(q, req, res)
+		}
 		s.gets.reads.Add(1)
 		s.gets.messages.Add(int64(res.Messages))
 		s.gets.bytes.Add(int64(res.Bytes))
@@ -142,7 +146,7 @@ func (s *Store) scan(q *consumequeue.Queue, req *ReadRequest, res *ReadResult) {
 	var first, pulling, skipTo record.PhysicalOffset
 	for i := range units.Len() {
 		u := units.At(i)
-		if i*consumequeue.UnitSize >= l.scanBytes || l.full(res, u) {
+		if i*consumequeue.UnitSize >= l.scanBytes || l.full(res, u, 1) {
 			break
 		}
 		res.Next = req.From + record.QueueOffset(i) + 1
@@ -242,12 +246,12 @@ func (s *Store) limits(req *ReadRequest) limits {
 }
 
 // full reports whether u does not fit into the result any more. The first message always fits.
-func (l *limits) full(res *ReadResult, u consumequeue.Unit) bool {
+func (l *limits) full(res *ReadResult, u consumequeue.Unit, count int) bool {
 	n, b, size := res.Messages, res.Bytes, int(u.Size)
 	if n == 0 || b == 0 {
 		return false
 	}
-	if b >= l.bytes || n+1 > l.messages || b+size > l.bytes {
+	if b >= l.bytes || n+count > l.messages || b+size > l.bytes {
 		return true
 	}
 	if u.At >= l.inMemoryFrom {
@@ -260,18 +264,27 @@ func (l *limits) full(res *ReadResult, u consumequeue.Unit) bool {
 func (s *Store) QueueBounds(
 	topic []byte, queue int32,
 ) (minimum, maximum record.QueueOffset, ok bool) {
-	q := s.queues.Lookup(topic, queue)
+	q := s.lookup(topic, queue)
 	if q == nil {
 		return 0, 0, false
 	}
-	return q.Min(), q.End(), true
+	return q.Low(), q.Max(), true
 }
 
-// Unit returns the unit of one message; ok is false when the queue has none at the offset.
+// Unit returns the unit of one message; ok is false when the queue has none at the offset. In a batch
+// queue all messages of a record have one.
 func (s *Store) Unit(topic []byte, queue int32, at record.QueueOffset) (consumequeue.Unit, bool) {
-	q := s.queues.Lookup(topic, queue)
-	if q == nil || at < q.Min() {
+	q := s.lookup(topic, queue)
+	if q == nil || at < q.Low() {
 		return consumequeue.Unit{}, false
+	}
+	if q.Batch() {
+		position, ok := q.Find(at)
+		if !ok {
+			return consumequeue.Unit{}, false
+		}
+		u, ok := q.BatchUnit(position)
+		return u.Unit, ok && u.Base <= at
 	}
 	return q.Unit(at)
 }

@@ -72,18 +72,18 @@ func (s *Store) recover(clean bool) error {
 	if clean {
 		trusted = s.log.Wrote()
 	}
-	states, foreign, err := s.queues.Load(consumequeue.Bounds{
+	states, moved, err := s.loadQueues(consumequeue.Bounds{
 		LogEnd: s.log.Wrote(), Trusted: trusted, LogMin: oldest,
 	})
 	if err != nil {
 		return err
 	}
-	for _, path := range foreign {
-		s.cfg.Notice("file is no queue file and ignored", "path", path)
-	}
 	states, again, err := s.dropDeleted(states)
 	if err != nil {
 		return err
+	}
+	if moved {
+		again = oldest
 	}
 	r := &recovery{s: s, clean: clean, lastAt: -1}
 	r.from, err = s.scanFrom(states, clean, again)
@@ -99,7 +99,7 @@ func (s *Store) recover(clean bool) error {
 		s.cfg.Notice("queues miss messages of the log, all of it is dispatched again", "path",
 			s.path("consumequeue"), "from", oldest)
 		r.again, r.whole, r.from, r.limit = false, true, oldest, end
-		for _, q := range s.queues.All() {
+		for _, q := range s.allQueues() {
 			q.Mark = 0
 		}
 		// After a clean stop the older part was intact: only its structure is looked at again.
@@ -130,7 +130,7 @@ func (s *Store) recover(clean bool) error {
 func (s *Store) settle() error {
 	r := &s.recovered
 	if r.Units > 0 || r.Cut > 0 || !r.Clean {
-		if _, err := s.queues.Flush(0); err != nil {
+		if _, err := s.flushUnits(0); err != nil {
 			return err
 		}
 		if s.lastAt >= 0 {
@@ -257,14 +257,19 @@ func (r *recovery) visit(v record.View) error {
 		r.noteCommit(record.PhysicalOffset(v.PreparedOffset()))
 	}
 	topic := v.Topic()
-	if r.s.unserved[string(topic)] || v.SysFlag()&record.SysInnerBatch != 0 {
-		return nil
-	}
 	if below, ok := r.s.deleted[string(topic)]; ok && at < below {
 		return nil
 	}
 	u := consumequeue.Unit{At: at, Size: v.TotalSize(), TagsCode: r.s.tagsCode(v)}
-	if err := r.put(topic, v.QueueID(), v.QueueOffset(), u); err != nil {
+	q := r.queue(topic, v.QueueID(), at)
+	if q == nil {
+		return nil
+	}
+	if q.Batch() {
+		base, count := v.Messages()
+		return r.putBatch(q, consumequeue.BatchUnit{Unit: u, StoreMS: v.StoreMS(), Base: base, Count: count})
+	}
+	if err := r.put(q, v.QueueOffset(), u); err != nil {
 		return err
 	}
 	return r.putMulti(v, u)
@@ -307,18 +312,23 @@ func (s *Store) tagsCode(v record.View) int64 {
 	return record.TagsCode(tags)
 }
 
-// put compares one unit with the queue and repairs the queue.
-func (r *recovery) put(
-	topic []byte, queue int32, at record.QueueOffset, u consumequeue.Unit,
-) error {
-	q := r.s.queues.Lookup(topic, queue)
+// queue returns the queue of a record, nil when it cannot have one.
+func (r *recovery) queue(
+	topic []byte, queue int32, at record.PhysicalOffset,
+) *consumequeue.Queue {
+	q := r.s.lookup(topic, queue)
 	if q == nil {
 		var err error
-		if q, err = r.s.queues.Create(string(topic), queue); err != nil {
-			r.s.cfg.Notice("record has no possible queue", "offset", u.At, "err", err)
+		if q, err = r.s.create(string(topic), queue); err != nil {
+			r.s.cfg.Notice("record has no possible queue", "offset", at, "err", err)
 			return nil
 		}
 	}
+	return q
+}
+
+// put compares one unit with the queue and repairs the queue.
+func (r *recovery) put(q *consumequeue.Queue, at record.QueueOffset, u consumequeue.Unit) error {
 	if !r.whole && q.Written() == 0 && at > 0 {
 		r.again = true
 		return nil
@@ -405,7 +415,11 @@ func (r *recovery) putMulti(v record.View, u consumequeue.Unit) error {
 	u.TagsCode = record.TagsCode(tags)
 	var first error
 	eachMulti(v, func(queue string, id int32, at record.QueueOffset) {
-		if err := r.put([]byte(queue), id, at, u); err != nil && first == nil {
+		q := r.queue([]byte(queue), id, u.At)
+		if q == nil || q.Batch() {
+			return
+		}
+		if err := r.put(q, at, u); err != nil && first == nil {
 			first = err
 		}
 	})
@@ -441,7 +455,7 @@ func eachMulti(v record.View, fn func(queue string, id int32, at record.QueueOff
 // the scan should have come by and did not.
 func (r *recovery) cutQueues(end record.PhysicalOffset) (int64, error) {
 	var cut int64
-	for _, q := range r.s.queues.All() {
+	for _, q := range r.s.allQueues() {
 		n, err := q.TruncateLog(end)
 		if err != nil {
 			return cut, err

@@ -21,8 +21,9 @@ type Store struct {
 	cfg        Config
 	lock       *vfs.Lock
 	log        *commitlog.Log
-	queues     *consumequeue.Set
-	indexer    *indexer // nil without an index
+	queues     *consumequeue.Set // in consumequeue/
+	batches    *consumequeue.Set // in batchconsumequeue/
+	indexer    *indexer          // nil without an index
 	maintainer *maintainer
 	cleaner    *cleaner
 	inMemory   record.PhysicalOffset // bytes at the end of the log that are taken to be in memory
@@ -35,15 +36,15 @@ type Store struct {
 	dispatches   chan *dispatch          // lists that are not in use
 
 	// The put lock: one appender at a time. Guards what follows.
-	mu       sync.Mutex
-	round    uint64 // number of the batch; consumequeue.Queue.Mark holds it
-	touched  []*consumequeue.Queue
-	element  record.Draft // scratch for batches
-	next     record.PhysicalOffset
-	lastAt   record.PhysicalOffset // start of the last record, -1 when there is none
-	lastMS   int64                 // its store time
-	unserved map[string]bool       // topics with batch queues
-	deleted  map[string]record.PhysicalOffset
+	mu      sync.Mutex
+	round   uint64 // number of the batch; consumequeue.Queue.Mark holds it
+	touched []*consumequeue.Queue
+	element record.Draft // scratch for batches
+	next    record.PhysicalOffset
+	lastAt  record.PhysicalOffset // start of the last record, -1 when there is none
+	lastMS  int64                 // its store time
+	inner   []byte                // scratch: properties of an inner batch
+	deleted map[string]record.PhysicalOffset
 
 	// Watermark in bytes: every record below it is in its queue and visible. One writer.
 	dispatched atomic.Int64
@@ -112,7 +113,7 @@ func (s *Store) Info() Info {
 		Dispatched:  record.PhysicalOffset(s.dispatched.Load()),
 		LastStoreMS: lastMS, DiskUsedPercent: int(s.diskPercent.Load()),
 		DiskFull: s.diskFull.Load(), ReadOnly: s.readOnly.Load(),
-		Queues: s.queues.Len(), QueueFilesOpen: s.queues.OpenFiles(),
+		Queues: s.queues.Len() + s.batches.Len(), QueueFilesOpen: s.queueFilesOpen(),
 		Put:      Counters{s.puts.messages.Load(), s.puts.bytes.Load()},
 		Got:      Counters{s.gets.messages.Load(), s.gets.bytes.Load()},
 		Reads:    s.gets.reads.Load(),
@@ -128,7 +129,7 @@ func (s *Store) Info() Info {
 // Topics returns the topics that have queues, sorted.
 func (s *Store) Topics() []string {
 	seen := map[string]bool{}
-	for _, q := range s.queues.All() {
+	for _, q := range s.allQueues() {
 		seen[q.ID().Topic] = true
 	}
 	topics := make([]string, 0, len(seen))
@@ -142,7 +143,7 @@ func (s *Store) Topics() []string {
 // Queues returns the queue ids of a topic that exist, sorted.
 func (s *Store) Queues(topic string) []int32 {
 	var ids []int32
-	for _, q := range s.queues.All() {
+	for _, q := range s.allQueues() {
 		if id := q.ID(); id.Topic == topic {
 			ids = append(ids, id.Queue)
 		}
@@ -162,7 +163,7 @@ func (s *Store) DeleteTopic(topic string) error {
 	if err := s.noteDeletedLocked(topic); err != nil {
 		return err
 	}
-	return s.queues.Delete(topic)
+	return s.deleteQueues(topic)
 }
 
 // wakeWorkers is called after something was appended or became visible.
@@ -201,7 +202,7 @@ func (s *Store) close() error {
 		keep(s.indexer.close(behind <= indexAtClose))
 	}
 	keep(s.log.Close())
-	_, err := s.queues.Flush(0)
+	_, err := s.flushUnits(0)
 	keep(err)
 	clean := first == nil && !s.readOnly.Load() &&
 		record.PhysicalOffset(s.dispatched.Load()) == s.log.Wrote()
@@ -218,6 +219,7 @@ func (s *Store) close() error {
 		}
 	}
 	s.queues.Close()
+	s.batches.Close()
 	if clean && first == nil {
 		keep(removeAbort(s.cfg.fs(), s.path("abort")))
 	}

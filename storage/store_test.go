@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 func small(dir string) storage.Config {
 	cfg := storage.DefaultConfig(dir)
 	cfg.SegmentSize = 64 << 10
-	cfg.QueueFileSize = 10 * 20
+	cfg.QueueFileSize, cfg.BatchFileSize = 10*20, 10*46
+	cfg.BatchTopic = func(topic string) (batch, known bool) { return topic == batchTopic, true }
 	cfg.IndexSlots, cfg.IndexEntries = 101, 150
 	cfg.MaxMessageSize = 16 << 10
 	return cfg
@@ -95,12 +96,25 @@ func bodies(t testing.TB, res *storage.ReadResult) []string {
 			if !v.CheckCRC() {
 				t.Fatalf("record at %d fails its check sum", v.PhysicalOffset())
 			}
-			out = append(out, string(v.Body()))
+			out = append(out, texts(t, v)...)
 			b = b[v.TotalSize():]
 		}
 	}
 	zerocopy.ReleaseAll(res.Regions)
 	return out
+}
+
+// texts returns the bodies of the messages in a record.
+func texts(t testing.TB, v record.View) []string {
+	t.Helper()
+	if v.SysFlag()&record.SysInnerBatch == 0 {
+		return []string{string(v.Body())}
+	}
+	list, err := innerTexts(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }
 
 func read(s *storage.Store, topic string, queue int32, from record.QueueOffset, n int,

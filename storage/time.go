@@ -19,7 +19,7 @@ func (s *Store) StoreTimeAt(topic []byte, queue int32, at record.QueueOffset) in
 
 // EarliestStoreTime returns the store time of the first message of a queue, or -1.
 func (s *Store) EarliestStoreTime(topic []byte, queue int32) int64 {
-	q := s.queues.Lookup(topic, queue)
+	q := s.lookup(topic, queue)
 	if q == nil {
 		return -1
 	}
@@ -66,11 +66,14 @@ func (s *Store) storeTime(u consumequeue.Unit) int64 {
 // Store times rise with the offset unless the clock of the broker was set back; the answer is then
 // one of the places where the time passes ms.
 func (s *Store) OffsetByTime(topic []byte, queue int32, ms int64, upper bool) record.QueueOffset {
-	q := s.queues.Lookup(topic, queue)
+	q := s.lookup(topic, queue)
 	if q == nil {
 		return 0
 	}
 	q.CorrectMin(s.log.Min())
+	if q.Batch() {
+		return batchByTime(q, ms, upper)
+	}
 	if !upper {
 		return q.Search(func(u consumequeue.Unit) bool { return s.storeTime(u) >= ms })
 	}

@@ -19,7 +19,7 @@ func (s *Store) ReadUnits(
 	if s.closed.Load() {
 		return 0, ErrClosed
 	}
-	q := s.queues.Lookup(topic, queue)
+	q := s.queues.Lookup(topic, queue) // system topics have plain queues
 	if q == nil || from < q.Min() || from >= q.End() || len(dst) == 0 {
 		return 0, nil
 	}

@@ -170,6 +170,9 @@ func settings(t *testing.T, dir string) storage.Config {
 			cfg.SegmentSize = n
 		case "mappedFileSizeConsumeQueue":
 			cfg.QueueFileSize = n
+		case "mapperFileSizeBatchConsumeQueue":
+			cfg.BatchFileSize = n
+			cfg.BatchTopic = func(topic string) (batch, known bool) { return topic == "BatchTopic", true }
 		case "maxHashSlotNum":
 			cfg.IndexSlots = int32(n)
 		case "maxIndexNum":
@@ -194,7 +197,7 @@ func savedMessages() map[string]int {
 		"cq-deleted-crash": 90, "one-queue-deleted-crash": 90, "many-cq-deleted-crash": 150,
 		"cq-last-zero-clean": 90, "cq-entry-zero-clean": 90, "cq-entry-zero-crash": 90,
 		"cq-first-file-deleted-clean": 90, "foreign-file-clean": 90, "file-short-clean": 89,
-		"lmq-poison": 30, "middle-body-flip-crash": 89, "middle-size-flip-crash": 89,
+		"batchcq": 240, "lmq-poison": 30, "middle-body-flip-crash": 89, "middle-size-flip-crash": 89,
 	}
 }
 
@@ -243,9 +246,6 @@ func checkVector(t *testing.T, s *storage.Store, name string, e *expected) int {
 	}
 	failures := 0
 	for _, m := range e.messages {
-		if name == "batchcq" {
-			continue // kept but not served
-		}
 		if err := checkMessage(s, m); err != nil {
 			if failures++; failures < 5 {
 				t.Errorf("%s/%d offset %d: %v", m.topic, m.queue, m.at, err)

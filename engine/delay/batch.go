@@ -167,7 +167,7 @@ func (b *batch) append(s *Service, l *level) (failed error) {
 			if failed != nil {
 				l.done = append(l.done, b.offsets[i])
 			}
-		case errors.As(e.Err, &illegal), errors.Is(e.Err, storage.ErrUnservedQueue):
+		case errors.As(e.Err, &illegal):
 			s.cfg.Notice("a delayed message cannot be stored in its topic and is passed over",
 				"level", l.queue+1, "topic", string(e.Draft.Topic), "offset", b.offsets[i],
 				"err", e.Err)

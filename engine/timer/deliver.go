@@ -347,7 +347,7 @@ func (s *Service) append(nowMS int64) error {
 		switch {
 		case e.Err == nil:
 			stored = i
-		case errors.As(e.Err, &illegal), errors.Is(e.Err, storage.ErrUnservedQueue):
+		case errors.As(e.Err, &illegal):
 			s.cfg.Notice("a timer message cannot be stored in its topic and is passed over",
 				"topic", string(e.Draft.Topic), "offset", b.items[i].at, "err", e.Err)
 		default:

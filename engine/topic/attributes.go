@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/skylarkmq/skylark/net/protocol"
 )
 
 // AttributeMessageType is the attribute that says which kind of message a topic is for.
@@ -46,6 +48,22 @@ func (a attribute) check(name, value string) error {
 		return fmt.Errorf("value of attribute %s is not in set %v: %q", name, a.values, value)
 	}
 	return nil
+}
+
+// BatchQueues is the value of queue.type for topics with a queue entry for each record, which can hold
+// several messages (RocketMQ CQType.BatchCQ).
+const BatchQueues = "BatchCQ"
+
+// HasBatchQueues reports whether a topic's queues are of that kind. Cost for others: one length.
+func HasBatchQueues(c *protocol.TopicConfig) bool {
+	return len(c.Attributes) > 0 && c.Attributes["queue.type"] == BatchQueues
+}
+
+// Batch reports whether the queues of a topic are batch queues; known is false for a topic that is not
+// there.
+func (t *Table) Batch(name string) (batch, known bool) {
+	c, ok := t.Lookup([]byte(name))
+	return ok && HasBatchQueues(c), ok
 }
 
 // ParseAttributes reads the text form of attribute changes, "+name=value,-name2" (RocketMQ

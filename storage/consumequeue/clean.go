@@ -48,9 +48,9 @@ func (q *Queue) takeFront() (base int64, seg *segment, state front) {
 	defer q.mu.Unlock()
 	size := q.set.cfg.FileSize
 	switch behind := q.first + size; {
-	case q.deleted || q.files < 2 || behind > q.min.Load()*UnitSize:
+	case q.deleted || q.files < 2 || behind > q.min.Load()*q.set.unit:
 		return 0, nil, frontStays
-	case behind >= q.flushed.Load()*UnitSize:
+	case behind >= q.flushed.Load()*q.set.unit:
 		// Only a later file that is on disk keeps telling where the queue ends.
 		return 0, nil, frontDirty
 	}

@@ -8,6 +8,9 @@
 // storage/docs/format/consumequeue.md. Queues are functions of the log: whatever is wrong with them
 // is cut off and dispatched again by the caller, see Set.Load and Queue.Put.
 //
+// Batch queues (RocketMQ BatchConsumeQueue) have a 46-byte unit for each record, which may hold several
+// messages. What differs is in batch.go and batchunit.go: there a unit's position is no queue offset.
+//
 // A queue at rest costs one small struct: no goroutine, timer, descriptor or mapping. Files are
 // mapped on demand, at most Config.MaxOpen at a time, and given back when nobody used them for a
 // while (Set.CloseIdle).

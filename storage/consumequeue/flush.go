@@ -100,7 +100,7 @@ func atOnce(goroutines, n int, do func(i int)) {
 // sync syncs what was written since the last flush, when it is enough, and the queue's own folder.
 func (q *Queue) sync(leastPages int64) flushStep {
 	written := q.written.Load()
-	from, to := q.flushed.Load()*UnitSize, written*UnitSize
+	from, to := q.flushed.Load()*q.set.unit, written*q.set.unit
 	if to/pageSize-from/pageSize < leastPages {
 		return flushStep{}
 	}

@@ -79,3 +79,25 @@ func TestGoldenFormatPage(t *testing.T) {
 		t.Errorf("encoded\n%x\nwant\n%x", again, dump)
 	}
 }
+
+// TestGoldenBatchFormatPage does so with the page of batch queues.
+func TestGoldenBatchFormatPage(t *testing.T) {
+	t.Parallel()
+	dump, explained := page(t, "../docs/format/batchconsumequeue.md")
+	if !bytes.Equal(dump, explained) {
+		t.Errorf("the table explains\n%x\nof\n%x", explained, dump)
+	}
+	want := consumequeue.BatchUnit{
+		Unit:    consumequeue.Unit{At: 826, Size: 647, TagsCode: record.TagsCode([]byte("inner"))},
+		StoreMS: 1795977306011, Base: 1, Count: 3,
+	}
+	got := consumequeue.DecodeBatchUnit(dump)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	again := make([]byte, consumequeue.BatchUnitSize)
+	got.Encode(again)
+	if !bytes.Equal(again, dump) {
+		t.Errorf("encoded\n%x, want\n%x", again, dump)
+	}
+}

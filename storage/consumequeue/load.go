@@ -93,7 +93,7 @@ func (s *Set) loadAll(queues []*Queue, b Bounds, foreign []string) ([]State, []s
 	var workers sync.WaitGroup
 	for range min(4*runtime.GOMAXPROCS(0), len(queues)) {
 		workers.Go(func() {
-			l := loader{bounds: b, buf: make([]byte, 64<<10/UnitSize*UnitSize)}
+			l := loader{bounds: b, buf: make([]byte, 64<<10/s.unit*s.unit)}
 			for i := range next {
 				states[i], others[i], errs[i] = l.load(queues[i])
 			}
@@ -117,6 +117,7 @@ func (s *Set) loadAll(queues []*Queue, b Bounds, foreign []string) ([]State, []s
 type loader struct {
 	bounds Bounds
 	buf    []byte
+	behind record.QueueOffset // of the messages of the batch queue that is being inspected
 }
 
 // load finds the files of q and its end.
@@ -161,8 +162,8 @@ func (l *loader) load(q *Queue) (State, []string, error) {
 	q.written.Store(end)
 	q.end.Store(end)
 	q.flushed.Store(end)
-	q.min.Store(min(q.first/UnitSize, end))
-	return state, foreign, nil
+	q.min.Store(min(q.first/q.set.unit, end))
+	return state, foreign, q.resetMessages()
 }
 
 // unbroken returns how many files follow each other from the first one on.
@@ -181,8 +182,8 @@ func (l *loader) leftOver(q *Queue, base int64) (bool, error) {
 		return false, err
 	}
 	defer func() { _ = f.Close() }()
-	var b [UnitSize]byte
-	if _, err := f.ReadAt(b[:], q.set.cfg.FileSize-UnitSize); err != nil {
+	var b [UnitSize]byte // a batch unit begins like any other
+	if _, err := f.ReadAt(b[:], q.set.cfg.FileSize-q.set.unit); err != nil {
 		return false, err
 	}
 	u := DecodeUnit(b[:])
@@ -221,7 +222,7 @@ func listFiles(q *Queue) (bases []int64, foreign []string, err error) {
 	for i, base := range bases {
 		path := filepath.Join(q.dir(), fileName(base))
 		length := lengths[base]
-		cut := length < size && (length == 0 || length%UnitSize != 0 || i > 0)
+		cut := length < size && (length == 0 || length%q.set.unit != 0 || i > 0)
 		if base%size != 0 || lengths[base] != size && !cut {
 			return nil, nil, fmt.Errorf("%s has %d bytes, mappedFileSizeConsumeQueue is %d: start "+
 				"with the size that the files were written with", path, lengths[base], size)
@@ -238,6 +239,7 @@ func listFiles(q *Queue) (bases []int64, foreign []string, err error) {
 // inspect reads the last files of q, cuts off what is wrong, and returns the end in units.
 func (l *loader) inspect(q *Queue, state *State) (end int64, err error) {
 	size := q.set.cfg.FileSize
+	l.behind = 0
 	from := q.files - 1
 	for ; from > 0; from-- {
 		if q.files-from < inspectFiles {
@@ -262,7 +264,7 @@ func (l *loader) inspect(q *Queue, state *State) (end int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		end = (q.first + i*size + n) / UnitSize
+		end = (q.first + i*size + n) / q.set.unit
 		if n == size && !rest {
 			continue
 		}
@@ -311,20 +313,31 @@ func (l *loader) inspectFile(q *Queue, base int64, last *Unit) (n int64, rest bo
 		if _, err := f.ReadAt(chunk, n); err != nil && !errors.Is(err, io.EOF) {
 			return 0, false, err
 		}
-		for ; len(chunk) > 0; chunk = chunk[UnitSize:] {
+		for ; len(chunk) > 0; chunk = chunk[q.set.unit:] {
 			u := DecodeUnit(chunk)
 			switch {
-			case u.Filler():
-			case u.Size <= 0 || u.At < last.End() || u.End() > l.bounds.LogEnd:
+			case u.Filler() && !q.set.cfg.Batch:
+			case u.Size <= 0 || u.At < last.End() || u.End() > l.bounds.LogEnd,
+				q.set.cfg.Batch && !l.follows(chunk):
 				rest, err = fileHasData(f, n, used)
 				return n, rest, err
 			default:
 				*last = u
 			}
-			n += UnitSize
+			n += q.set.unit
 		}
 	}
 	return n, false, nil
+}
+
+// follows reports whether a unit of a batch queue can come behind those before it.
+func (l *loader) follows(b []byte) bool {
+	u := DecodeBatchUnit(b)
+	if !u.valid() || u.Base < l.behind {
+		return false
+	}
+	l.behind = u.Behind()
+	return true
 }
 
 // firstUnit reads the first unit of file i of q.

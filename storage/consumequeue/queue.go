@@ -26,7 +26,7 @@ type Queue struct {
 	set *Set
 	id  ID
 
-	// Positions in units. min <= end <= written and flushed <= written, except that min may pass
+	// Positions in units, which are queue offsets unless it is a batch queue. min <= end <= written and flushed <= written, except that min may pass
 	// end while recovery cuts the queue.
 	written atomic.Int64 // writer: bytes are in the file
 	end     atomic.Int64 // writer: readers may see them
@@ -35,6 +35,10 @@ type Queue struct {
 
 	dirty atomic.Bool // in the set's list of queues to flush
 	named atomic.Bool // the names of all files are on disk
+
+	// Guards messages, and written, end and min of a batch queue against being out of step with them.
+	messagesMu sync.Mutex
+	messages   messages
 
 	// Mark is the writer's own, for its lists of queues; the package does not use it.
 	Mark uint64
@@ -65,7 +69,7 @@ func (q *Queue) Min() record.QueueOffset {
 }
 
 // UnitsPerFile returns how many units a file of the queue has.
-func (q *Queue) UnitsPerFile() int64 { return q.set.cfg.FileSize / UnitSize }
+func (q *Queue) UnitsPerFile() int64 { return q.set.cfg.FileSize / q.set.unit }
 
 func (q *Queue) dir() string {
 	return filepath.Join(q.set.cfg.Dir, q.id.Topic, strconv.Itoa(int(q.id.Queue)))
@@ -74,8 +78,8 @@ func (q *Queue) dir() string {
 // Prepare makes sure that the next n units can be appended without I/O and without failing: files
 // exist, are mapped and have blocks. The files stay mapped until Publish or PublishBelow.
 func (q *Queue) Prepare(n int) error {
-	from := q.written.Load() * UnitSize
-	to := from + int64(n)*UnitSize
+	from := q.written.Load() * q.set.unit
+	to := from + int64(n)*q.set.unit
 	size := q.set.cfg.FileSize
 	for base := from - from%size; base < to; base += size {
 		s := q.holding(base)
@@ -112,22 +116,31 @@ func (q *Queue) Append(at record.QueueOffset, u Unit) {
 		panic(fmt.Sprintf("consumequeue: append unit %d to queue %s, which ends at %d",
 			at, q.id, next))
 	}
-	pos := next * UnitSize
-	base := pos - pos%q.set.cfg.FileSize
-	s := q.holding(base)
-	if s == nil {
-		panic(fmt.Sprintf("consumequeue: append unit %d to queue %s without Prepare", at, q.id))
-	}
-	u.Encode(s.mem[pos-base:])
+	u.Encode(q.slot(next))
 	q.written.Store(next + 1)
 	if !q.dirty.Load() {
 		q.set.addDirty(q)
 	}
 }
 
+// slot returns the bytes of the next unit, which Prepare holds.
+func (q *Queue) slot(next int64) []byte {
+	pos := next * q.set.unit
+	base := pos - pos%q.set.cfg.FileSize
+	s := q.holding(base)
+	if s == nil {
+		panic(fmt.Sprintf("consumequeue: append unit %d to queue %s without Prepare", next, q.id))
+	}
+	return s.mem[pos-base:]
+}
+
 // Publish lets readers see all that was appended, and ends the hold of Prepare.
 func (q *Queue) Publish() {
-	q.end.Store(q.written.Load())
+	if q.set.cfg.Batch {
+		q.show(q.written.Load(), q.Next())
+	} else {
+		q.end.Store(q.written.Load())
+	}
 	q.letGo()
 }
 
@@ -145,9 +158,13 @@ func (q *Queue) PublishBelow(limit record.PhysicalOffset) (all bool) {
 		for n < units.Len() && (units.At(n).End() <= limit || units.At(n).Filler()) {
 			n++
 		}
-		units.Release()
 		end += int64(n)
-		q.end.Store(end)
+		if n > 0 && q.set.cfg.Batch {
+			q.show(end, units.Batch(n-1).Behind())
+		} else {
+			q.end.Store(end)
+		}
+		units.Release()
 		if n == 0 {
 			break
 		}

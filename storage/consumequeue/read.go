@@ -10,15 +10,19 @@ import (
 
 // Units is a run of units of one file, kept in place until Release. It is a plain value.
 type Units struct {
-	mem []byte
-	seg *segment
+	mem  []byte
+	unit int // bytes of each
+	seg  *segment
 }
 
 // Len returns the number of units.
-func (u *Units) Len() int { return len(u.mem) / UnitSize }
+func (u *Units) Len() int { return len(u.mem) / max(u.unit, 1) }
 
 // At returns unit i of the run.
-func (u *Units) At(i int) Unit { return DecodeUnit(u.mem[i*UnitSize:]) }
+func (u *Units) At(i int) Unit { return DecodeUnit(u.mem[i*u.unit:]) }
+
+// Batch returns unit i of a run of a batch queue.
+func (u *Units) Batch(i int) BatchUnit { return DecodeBatchUnit(u.mem[i*BatchUnitSize:]) }
 
 // Bytes returns the units as stored; they are valid until Release.
 func (u *Units) Bytes() []byte { return u.mem }
@@ -43,14 +47,14 @@ func (q *Queue) unitsBelow(at, end record.QueueOffset) (Units, bool) {
 		return Units{}, false
 	}
 	size := q.set.cfg.FileSize
-	pos := int64(at) * UnitSize
+	pos := int64(at) * q.set.unit
 	base := pos - pos%size
 	s, err := q.acquire(base, false)
 	if err != nil {
 		return Units{}, false
 	}
-	to := min(int64(end)*UnitSize-base, size)
-	return Units{mem: s.mem[pos-base : to : to], seg: s}, true
+	to := min(int64(end)*q.set.unit-base, size)
+	return Units{mem: s.mem[pos-base : to : to], unit: int(q.set.unit), seg: s}, true
 }
 
 // Unit returns the unit of one queue offset. ok is false when it is not visible or only a filler.
@@ -92,7 +96,7 @@ func (q *Queue) nextReal(at, end record.QueueOffset) (record.QueueOffset, Unit) 
 func (q *Queue) CorrectMin(logMin record.PhysicalOffset) {
 	end := q.End()
 	q.mu.Lock()
-	low := record.QueueOffset(q.first / UnitSize)
+	low := record.QueueOffset(q.first / q.set.unit)
 	if q.files == 0 {
 		low = end
 	}
@@ -103,12 +107,7 @@ func (q *Queue) CorrectMin(logMin record.PhysicalOffset) {
 		return at == end || u.At >= logMin
 	})
 	at, _ := q.nextReal(low+record.QueueOffset(n), end)
-	for {
-		was := q.min.Load()
-		if was >= int64(at) || q.min.CompareAndSwap(was, int64(at)) {
-			return
-		}
-	}
+	q.moveMin(at)
 }
 
 // Search returns the first queue offset of [Min, End) for which found is true; found must be false

@@ -179,7 +179,7 @@ func (q *Queue) Truncate(at record.QueueOffset) error {
 	q.end.Store(int64(at))
 	q.flushed.Store(min(q.flushed.Load(), int64(at)))
 	q.min.Store(min(q.min.Load(), int64(at)))
-	return nil
+	return q.resetMessages()
 }
 
 // TruncateLog cuts off the units whose record does not lie below end, and returns how many.
@@ -218,7 +218,7 @@ func (q *Queue) cut(end int64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	size := q.set.cfg.FileSize
-	pos := end * UnitSize
+	pos := end * q.set.unit
 	removed := false
 	for q.files > 1 && q.first+(q.files-1)*size > pos {
 		base := q.first + (q.files-1)*size

@@ -22,8 +22,11 @@ var ErrDeleted = errors.New("consumequeue: queue was deleted")
 type Config struct {
 	Dir string // the folder consumequeue/ of a store
 	FS  vfs.FS // nil: the operating system's
+	// Batch says that the queues are batch queues: their units have 46 bytes, see BatchUnit.
+	Batch bool
 	// FileSize is the length of each file in bytes, rounded up to whole units
-	// (mappedFileSizeConsumeQueue, default 6 000 000). It must be the one the files have.
+	// (mappedFileSizeConsumeQueue, default 6 000 000; mapperFileSizeBatchConsumeQueue, default
+	// 13 800 000). It must be the one the files have.
 	FileSize int64
 	// MaxOpen bounds the files mapped at rest (default 4096). More are mapped only while in use.
 	MaxOpen int
@@ -40,6 +43,7 @@ const defaultMaxOpen = 4096
 type Set struct {
 	cfg  Config
 	osFS bool
+	unit int64 // bytes of a unit
 
 	// Guards what follows. Never held across I/O.
 	mu     sync.RWMutex
@@ -56,14 +60,18 @@ type Set struct {
 
 // Open returns a set without queues; Load reads what the folder holds.
 func Open(cfg Config) (*Set, error) {
+	unit, size := int64(UnitSize), int64(DefaultFileSize)
+	if cfg.Batch {
+		unit, size = BatchUnitSize, DefaultBatchFileSize
+	}
 	if cfg.FileSize == 0 {
-		cfg.FileSize = DefaultFileSize
+		cfg.FileSize = size
 	}
-	if cfg.FileSize < UnitSize {
+	if cfg.FileSize < unit {
 		return nil, fmt.Errorf("consumequeue: open %s: file size %d is below one unit of %d bytes",
-			cfg.Dir, cfg.FileSize, UnitSize)
+			cfg.Dir, cfg.FileSize, unit)
 	}
-	cfg.FileSize = (cfg.FileSize + UnitSize - 1) / UnitSize * UnitSize
+	cfg.FileSize = (cfg.FileSize + unit - 1) / unit * unit
 	osFS := cfg.FS == nil
 	if osFS {
 		cfg.FS = vfs.OS()
@@ -71,7 +79,7 @@ func Open(cfg Config) (*Set, error) {
 	if cfg.MaxOpen == 0 {
 		cfg.MaxOpen = defaultMaxOpen
 	}
-	return &Set{cfg: cfg, osFS: osFS, queues: map[ID]*Queue{}}, nil
+	return &Set{cfg: cfg, osFS: osFS, unit: unit, queues: map[ID]*Queue{}}, nil
 }
 
 // Lookup returns the queue, or nil. Cost: no allocation.

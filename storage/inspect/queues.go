@@ -21,6 +21,7 @@ import (
 type Queue struct {
 	Topic string `json:"topic"`
 	ID    int32  `json:"queue"`
+	Batch bool   `json:"batch,omitempty"` // its units have 46 bytes and a record several messages
 	Files int    `json:"files"`
 	// First and End are the offsets of the first unit that is there and behind the last.
 	First record.QueueOffset `json:"first"`
@@ -32,7 +33,24 @@ type Queue struct {
 // Queues lists the queues of all topics, or of one, in order of topic and id. A store without
 // queues has none, which is no error: they are made from the log at the next start.
 func (d *Dir) Queues(topic string) ([]Queue, error) {
-	root := filepath.Join(d.root, "consumequeue")
+	list, err := d.queuesIn("consumequeue", topic, false)
+	if err != nil {
+		return nil, err
+	}
+	batches, err := d.queuesIn("batchconsumequeue", topic, true)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, batches...)
+	slices.SortFunc(list, func(a, b Queue) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.ID, b.ID))
+	})
+	return list, nil
+}
+
+// queuesIn lists the queues of one kind.
+func (d *Dir) queuesIn(folder, topic string, batch bool) (list []Queue, err error) {
+	root := filepath.Join(d.root, folder)
 	topics, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -40,7 +58,6 @@ func (d *Dir) Queues(topic string) ([]Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	var list []Queue
 	for _, t := range topics {
 		if !t.IsDir() || topic != "" && t.Name() != topic {
 			continue
@@ -54,28 +71,29 @@ func (d *Dir) Queues(topic string) ([]Queue, error) {
 			if err != nil || !id.IsDir() {
 				continue
 			}
-			q, err := openQueue(filepath.Join(root, t.Name(), id.Name()), t.Name(), int32(n))
+			q := Queue{Topic: t.Name(), ID: int32(n), Batch: batch}
+			err = q.open(filepath.Join(root, t.Name(), id.Name()))
 			if err != nil {
 				return nil, err
 			}
 			list = append(list, q)
 		}
 	}
-	slices.SortFunc(list, func(a, b Queue) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.ID, b.ID))
-	})
 	return list, nil
 }
 
-func openQueue(dir, topic string, id int32) (Queue, error) {
-	q := Queue{Topic: topic, ID: id}
+// open finds the files and the bounds of q.
+func (q *Queue) open(dir string) error {
 	files, err := numbered(dir)
 	if err != nil {
-		return q, fmt.Errorf("inspect: %w", err)
+		return fmt.Errorf("inspect: %w", err)
 	}
 	q.files, q.Files = files, len(files)
 	if len(files) == 0 {
-		return q, nil
+		return nil
+	}
+	if q.Batch {
+		return q.openBatch()
 	}
 	q.First = record.QueueOffset(files[0].number / consumequeue.UnitSize)
 	q.End = q.First
@@ -90,14 +108,17 @@ func openQueue(dir, topic string, id int32) (Queue, error) {
 		q.End = at + 1
 		return nil
 	})
-	return q, err
+	return err
 }
 
 // Units calls do for each unit from an offset on, up to the first that was never written. ErrStop
-// ends it.
+// ends it. For a batch queue it is the offset of the first message of each record.
 func (q *Queue) Units(
 	from record.QueueOffset, do func(record.QueueOffset, consumequeue.Unit) error,
 ) error {
+	if q.Batch {
+		return q.batchUnitsFrom(from, do)
+	}
 	b := make([]byte, readStep/consumequeue.UnitSize*consumequeue.UnitSize)
 	for _, n := range q.files {
 		skip := max(int64(from)*consumequeue.UnitSize-n.number, 0)

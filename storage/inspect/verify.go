@@ -64,8 +64,14 @@ func (d *Dir) Verify(ctx context.Context, progress Progress) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := verification{dir: d, cache: unitCache{queues: map[queueKey]*cachedQueue{}}}
+	v := verification{
+		dir: d, cache: unitCache{queues: map[queueKey]*cachedQueue{}}, batches: map[queueKey]*batchCursor{},
+	}
 	for _, q := range queues {
+		if q.Batch {
+			v.batches[queueKey{q.Topic, q.ID}] = &batchCursor{queue: q}
+			continue
+		}
 		v.cache.queues[queueKey{q.Topic, q.ID}] = &cachedQueue{queue: q}
 	}
 	v.report.End, err = d.Records(ctx, d.Min(), progress, v.record)
@@ -82,13 +88,19 @@ func (d *Dir) Verify(ctx context.Context, progress Progress) (*Report, error) {
 	if err := v.strays(ctx); err != nil {
 		return nil, err
 	}
+	for key, c := range v.batches {
+		if err := v.batchStrays(key, c); err != nil {
+			return nil, err
+		}
+	}
 	return &v.report, nil
 }
 
 type verification struct {
-	dir    *Dir
-	cache  unitCache
-	report Report
+	dir     *Dir
+	cache   unitCache
+	batches map[queueKey]*batchCursor
+	report  Report
 }
 
 // record checks one record and its unit.
@@ -106,8 +118,8 @@ func (v *verification) record(e Entry) error {
 	case record.SysPrepared, record.SysRollback:
 		return nil // these are in no queue
 	}
-	if e.View.SysFlag()&record.SysInnerBatch != 0 {
-		return nil // its queue is a batch queue
+	if c := v.batches[queueKey{f.Topic, f.Queue}]; c != nil {
+		return v.batchRecord(c, f, e)
 	}
 	if err := v.unit(f, e, v.tagsOf(f.Topic, e.View)); err != nil {
 		return err
