@@ -127,7 +127,16 @@ func (s *Service) addCopy(f *flight, c *copies, offset int64, target string) boo
 	}
 	tags, _ := record.Property(d.Properties, "TAGS")
 	d.TagsCode = record.TagsCode(tags)
-	c.entries = append(c.entries, storage.Entry{Draft: d, Again: true})
+	inner := d.SysFlag&record.SysInnerBatch != 0
+	if inner { // the queues of the retry topic are plain: its messages come again one by one
+		d.SysFlag &^= record.SysInnerBatch | record.SysNeedUnwrap
+		if d.SysFlag&record.SysCompressed != 0 {
+			s.cfg.Notice("a compressed inner batch cannot be taken apart and does not come again",
+				"topic", f.key.topic, "queue", f.key.queue, "offset", offset)
+			return false
+		}
+	}
+	c.entries = append(c.entries, storage.Entry{Draft: d, Batch: inner, Again: true})
 	c.offsets = append(c.offsets, offset)
 	c.bytes += d.Size()
 	return true

@@ -81,6 +81,7 @@ func (s *Service) Take(w *Wish) (t Taken, err error) {
 		}
 		return t, err
 	}
+	t.Start = min(t.Start, t.Offsets[0]) // an inner batch can begin before the position
 	if w.Order {
 		t.Counts = s.cfg.Orders.Update(w, t.Offsets, s.nowMS())
 		s.cfg.Offsets.Commit(groupName, topicName, w.Queue, at)

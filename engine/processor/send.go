@@ -4,8 +4,8 @@
 // SendMessageProcessor and AbstractSendMessageProcessor.
 //
 // Kept: the order of checks, their codes and remarks, topic creation from a template, the retry
-// topic's way to the dead-letter topic, the properties that the broker adds, the response fields.
-// Refused, until their own feature is built: inner batches (13). Left out: send hooks, static topics.
+// topic's way to the dead-letter topic, the properties that the broker adds, the response fields,
+// inner batches. Left out: send hooks, static topics.
 
 package processor
 
@@ -93,6 +93,7 @@ type sendCall struct {
 	noWait bool
 	queue  int32  // what the client is told: a message that waits lies in another one
 	uniq   []byte // view in scratch
+	inner  bool   // it is a batch in one record
 	recall []byte // handle of a timer message, view in scratch; nil: none
 }
 
@@ -189,12 +190,17 @@ func (s *Send) collect(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.T
 	if err != nil || target == nil {
 		return err
 	}
-	own := s.own
-	if r.Batch {
+	own, inner := s.own, r.Batch && wantsInner(cfg, r.Properties)
+	if r.Batch && !inner {
 		own = nil // elements are stored with the producer's own bytes
 	}
 	var seen sent
 	s.scratch, seen = rewrite(s.scratch, r.Properties, own)
+	if inner {
+		if seen, err = s.makeInner(seen, cmd.Body); err != nil {
+			return err
+		}
+	}
 	if err := s.checkProperties(&seen); err != nil {
 		return err
 	}
@@ -222,7 +228,7 @@ func (s *Send) collect(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.T
 	if target.TopicFilterType == protocol.MultiTag {
 		sysFlag |= protocol.SysFlagMultiTags
 	}
-	s.entry(storage.Entry{Batch: r.Batch, Draft: record.Draft{
+	s.entry(storage.Entry{Batch: r.Batch && !inner, Draft: record.Draft{
 		Topic: s.keepTopic(target), QueueID: r.QueueID, Flag: r.Flag, SysFlag: sysFlag,
 		ReconsumeTimes: r.ReconsumeTimes, BornMS: r.BornMS, BornHost: c.RemoteAddr(),
 		StoreHost: s.StoreHost, Body: cmd.Body, Properties: seen.text,
@@ -230,7 +236,7 @@ func (s *Send) collect(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.T
 	}, AwaitsFlush: !seen.noWait})
 	s.calls = append(s.calls, sendCall{
 		conn: c, head: cmd.Reply(remoting.Success), oneway: cmd.IsOneway(), noWait: seen.noWait,
-		queue: queue, uniq: seen.uniq,
+		queue: queue, uniq: seen.uniq, inner: inner,
 	})
 	if seen.later() && !dead && target != halfTopic {
 		return s.postpone(cfg)
@@ -277,18 +283,12 @@ func (s *Send) checkKind(cfg *protocol.TopicConfig, cmd *remoting.Command) error
 		return remoting.Errorf(code, "%s The body has %d bytes, the limit maxMessageSize is %d.",
 			illegal, len(cmd.Body), s.MaxMessageSize)
 	}
-	if r.SysFlag&(protocol.SysFlagInnerBatch|protocol.SysFlagNeedUnwrap) != 0 {
-		return remoting.Errorf(remoting.MessageIllegal,
-			"the message is illegal: sysFlag says that it is an inner batch")
+	if r.SysFlag&protocol.SysFlagInnerBatch != 0 && !topic.HasBatchQueues(cfg) {
+		return remoting.Errorf(remoting.MessageIllegal, "the message is illegal: sysFlag says that it "+
+			"is an inner batch, and topic %s has not the attribute queue.type=BatchCQ", cfg.TopicName)
 	}
 	if why := s.Topics.Unserved(cfg); why != "" {
 		return remoting.Errorf(remoting.SystemError, "%s", why)
-	}
-	if len(cfg.Attributes) > 0 {
-		if cfg.Attributes["queue.type"] == "BatchCQ" {
-			return remoting.Errorf(remoting.SystemError, "topic %s has queue.type BatchCQ, which "+
-				"this broker reads but does not write yet", cfg.TopicName)
-		}
 	}
 	if r.Batch && len(r.Topic) > 127 {
 		return remoting.Errorf(remoting.MessageIllegal, "message topic length too long %d",
@@ -299,11 +299,16 @@ func (s *Send) checkKind(cfg *protocol.TopicConfig, cmd *remoting.Command) error
 
 // checkProperties refuses what a message of its kind cannot ask for.
 func (s *Send) checkProperties(seen *sent) error {
-	if s.req.Batch && seen.asksDelay() {
+	inner := s.req.SysFlag&protocol.SysFlagInnerBatch != 0
+	if (s.req.Batch || inner) && seen.asksDelay() {
 		return remoting.Errorf(remoting.MessageIllegal, "the message is illegal: a batch cannot be "+
 			"delivered later")
 	}
-	if seen.innerNum {
+	if inner && seen.transaction {
+		return remoting.Errorf(remoting.MessageIllegal,
+			"the message is illegal: a batch cannot be part of a transaction")
+	}
+	if seen.innerNum && !inner {
 		return remoting.Errorf(remoting.MessageIllegal,
 			"the message is illegal: property INNER_NUM on a message that is no inner batch")
 	}
@@ -379,11 +384,15 @@ func (s *Send) settle(call *sendCall, e *storage.Entry) {
 // answer writes the success header.
 func (s *Send) answer(c *eventloop.Conn, call *sendCall, e *storage.Entry) {
 	s.ids = s.messageIDs(s.ids[:0], e)
-	writeSendResponse(c, call.head, &protocol.SendResponse{
+	r := protocol.SendResponse{
 		MsgID: s.ids, TransactionID: call.uniq, QueueID: call.queue,
 		QueueOffset: int64(e.QueueOffset), Region: s.Region, TraceOn: s.TraceOn,
 		RecallHandle: call.recall,
-	})
+	}
+	if call.inner {
+		r.BatchUniqID = call.uniq
+	}
+	writeSendResponse(c, call.head, &r)
 }
 
 // messageIDs builds the offset id, or for a batch the comma-separated ids of its records.

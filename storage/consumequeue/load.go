@@ -308,7 +308,7 @@ func (l *loader) inspectFile(q *Queue, base int64, last *Unit) (n int64, rest bo
 		if n >= used {
 			return n, false, nil
 		}
-		whole := (used - n + UnitSize - 1) / UnitSize * UnitSize
+		whole := (used - n + q.set.unit - 1) / q.set.unit * q.set.unit
 		chunk := l.buf[:min(int64(len(l.buf)), size-n, whole)]
 		if _, err := f.ReadAt(chunk, n); err != nil && !errors.Is(err, io.EOF) {
 			return 0, false, err
