@@ -35,13 +35,14 @@ CLIENTFLAGS ?=
 SCALEFLAGS ?=
 SOAKFLAGS ?=
 OTELMQ   := client/otelmq
+SERVICESFLAGS ?=
 PEERFLAGS ?= -idle 10m -clients 10000
 QUICK    ?=
 COMPAT   := $(CURDIR)/bin/compat-store.txt
 
 .PHONY: help build run fmt fmt-check vet lint tidy-check check test race invariants crash \
 	crash-repeat crash-real compat-store fuzz \
-	interop e2e bench bench-compare perf perf-peer perf-scale soak perf-client flame clean
+	interop e2e bench bench-compare perf perf-peer perf-scale soak perf-client perf-services flame clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -153,6 +154,9 @@ soak: build ## DURATION=30m at 70 % of the highest rate: memory flat, p99.9 with
 
 perf-client: build ## our client beside rocketmq-client-go/v2, alternating, with its results folder
 	go run ./perf/clientpeer -skylark bin/skylark $(CLIENTFLAGS)
+
+perf-services: build ## plain loads beside timers, half messages and retries; what waiting ones cost
+	go run ./perf/services -skylark bin/skylark $(SERVICESFLAGS)
 
 flame: build ## one load, WORKLOAD=name, with a flame graph in flamegraphs/
 	go run ./perf/peer -skylark bin/skylark -only skylark -workload '$(WORKLOAD)' -profile flamegraphs \

@@ -96,6 +96,8 @@ var imports = map[string][]string{
 	"perf/crashreal":  {"net/invoke", "net/protocol", "net/remoting", "storage/record"},
 	"perf/peer":       {"engine/interop/...", "net/...", "perf/flame", "perf/measure", "perf/report"}, // shares the download of Apache RocketMQ
 
+	"perf/services": {"client", "client/admin", "perf/measure"},
+
 	"perf/clientpeer":      {"client"},
 	"perf/clientpeer/ours": {"client"}, // its twin, theirs, is a module of its own
 
