@@ -58,6 +58,11 @@ const (
 
 	// lookAgain bounds the sleep while messages wait: the clock may be set forward meanwhile.
 	lookAgain = 5 * time.Second
+
+	// grainMS is the least time from one delivery to the next, a tenth of the lateness that is
+	// promised (docs/delivery.md). A message that comes due alone is delivered in its millisecond; of
+	// many, those due within a grain share a wake-up, an append and the answers to consumers.
+	grainMS = 10
 )
 
 // Service delivers the messages of the delay levels. One goroutine owns the levels; Wake, Offsets
@@ -77,6 +82,7 @@ type Service struct {
 	// Confined to the goroutine; levels[i] is level i+1. Its length is constant.
 	levels  []level
 	batch   batch
+	passed  int64      // messages that positions have passed
 	dirtyMS int64      // since when delayOffset.json is behind; 0: it is not
 	saving  chan error // of a file that is being written; nil: none is
 
@@ -91,7 +97,8 @@ type level struct {
 	queue   int32
 	delayMS int64 // 0: a queue beyond the table, whose units are believed
 	at      record.QueueOffset
-	known   bool // at is a position, and goes to the file
+	nextMS  int64 // when the message at at is due, 0 when that is not known
+	known   bool  // at is a position, and goes to the file
 	proof   progress.Proof
 	done    []record.QueueOffset // behind at and delivered already, after a failure in a batch
 }
@@ -189,7 +196,11 @@ func (s *Service) run() {
 	defer timer.Stop()
 	for {
 		s.nextMS.Store(never) // from here on every message that comes leaves a kick
+		before := s.passed
 		next := s.Step(s.cfg.Now())
+		if s.passed != before && next != never {
+			next = max(next, s.cfg.Now().UnixMilli()+grainMS)
+		}
 		s.nextMS.Store(next)
 		if s.dirtyMS > 0 && s.saving == nil {
 			next = min(next, s.dirtyMS+s.cfg.Interval.Milliseconds())
@@ -243,6 +254,12 @@ func (s *Service) quitting() bool {
 // deliver appends one batch of due messages of a level to their topics. It returns when the next
 // message is due, and whether there may be more that are due now.
 func (s *Service) deliver(l *level, nowMS int64) (nextMS int64, more bool) {
+	// The first message of a level is due first. A time further off than the level's delay says that
+	// the clock was set back.
+	if l.nextMS > nowMS && (l.delayMS == 0 || l.nextMS <= nowMS+l.delayMS) {
+		return l.nextMS, false
+	}
+	l.nextMS = 0
 	lowest, end, ok := s.cfg.Store.QueueBounds(s.topic, l.queue)
 	if !ok {
 		return never, false
@@ -260,6 +277,9 @@ func (s *Service) deliver(l *level, nowMS int64) (nextMS int64, more bool) {
 	nextMS, failed := s.batch.collect(s, l, nowMS)
 	defer s.batch.release()
 	if s.batch.next == l.at && failed == nil {
+		if nextMS != never {
+			l.nextMS = nextMS
+		}
 		return nextMS, false
 	}
 	if failed == nil {
@@ -278,6 +298,7 @@ func (s *Service) deliver(l *level, nowMS int64) (nextMS int64, more bool) {
 
 // moved notes a level's new position.
 func (s *Service) moved(l *level, at record.QueueOffset, nowMS int64) {
+	s.passed += max(int64(at-l.at), 0)
 	l.at, l.known = at, true
 	l.done = slices.DeleteFunc(l.done, func(o record.QueueOffset) bool { return o < at })
 	if err := s.note(l); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/skylarkmq/skylark/engine/delay"
 	"github.com/skylarkmq/skylark/engine/progress"
 	"github.com/skylarkmq/skylark/storage"
+	"github.com/skylarkmq/skylark/storage/consumequeue"
 	"github.com/skylarkmq/skylark/storage/record"
 	"github.com/skylarkmq/skylark/storage/vfs"
 )
@@ -32,8 +33,22 @@ type bench struct {
 	service *delay.Service
 	levels  string
 	notices []string
+	reads   int // of queue entries
 
 	segment, queueFile int64 // sizes of files
+}
+
+// counted counts how often the service reads a queue.
+type counted struct {
+	*storage.Store
+	reads *int
+}
+
+func (c counted) ReadUnits(
+	topic []byte, queue int32, from record.QueueOffset, dst []consumequeue.Unit,
+) (int, error) {
+	*c.reads++
+	return c.Store.ReadUnits(topic, queue, from, dst)
 }
 
 func newBench(t *testing.T, dir string) *bench {
@@ -64,7 +79,7 @@ func (b *bench) open() {
 		b.t.Fatal(err)
 	}
 	b.service, err = delay.New(delay.Config{
-		Dir: config, Store: b.store, Levels: levels, Interval: 10 * time.Second,
+		Dir: config, Store: counted{b.store, &b.reads}, Levels: levels, Interval: 10 * time.Second,
 		Progress: b.marks, Now: b.now,
 		Notice:    func(msg string, kv ...any) { b.notices = append(b.notices, fmt.Sprint(msg, kv)) },
 		Delivered: func([]byte, int, int) {},
@@ -178,6 +193,26 @@ func TestClockDelivery(t *testing.T) {
 	}
 	if len(b.notices) > 0 {
 		t.Errorf("notices %q", b.notices)
+	}
+}
+
+// TestCostIsOfWhatIsDue: however many messages wait, a step reads only the levels that have one due.
+func TestCostIsOfWhatIsDue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, t.TempDir())
+	for range 2000 {
+		b.send("orders", "waits", 3)
+	}
+	b.step(0)
+	b.reads = 0
+	for i := range 9 {
+		b.send("orders", fmt.Sprint(i), 1)
+		b.step(time.Second)
+	}
+	b.want("orders", "0 1 2 3 4 5 6 7 8")
+	// The first level is read for what it has, and again to see that there is no more.
+	if b.reads > 9*2 {
+		t.Errorf("%d reads for 9 messages", b.reads)
 	}
 }
 
@@ -298,6 +333,7 @@ func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, t.TempDir())
 	b.send("orders", "one", 1)
+	b.step(0) // it has seen when the message is due
 	b.step(-time.Hour)
 	b.want("orders", "one")
 }

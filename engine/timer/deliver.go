@@ -327,6 +327,7 @@ func (b *batch) reset() {
 func (s *Service) append(nowMS int64) error {
 	c, b := &s.now, &s.batch
 	defer b.reset()
+	s.batches++
 	bytes := 0
 	for len(c.items) > 0 && c.items[0].dueMS <= nowMS && len(b.items) < batchMessages &&
 		bytes < batchBytes {

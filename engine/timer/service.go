@@ -64,6 +64,10 @@ const (
 	lookAgain = 5 * time.Second
 	never     = math.MaxInt64
 
+	// grainMS is the least time from one delivery to the next, as in engine/delay: a timer that comes
+	// due alone is delivered in its millisecond, many share a wake-up.
+	grainMS = 10
+
 	// rollTicksMax is what RocketMQ makes of every value that makes no sense.
 	rollTicksMax = 7*24*3600 - 60
 
@@ -93,6 +97,7 @@ type Service struct {
 	failed  error                 // the wheel and the log disagree: nothing is filed until a restart
 	now     current
 	batch   batch
+	batches int64 // delivered
 	units   [fileMessages]consumequeue.Unit
 	staged  staged
 	dirtyMS int64      // since when the checkpoint is behind; 0: it is not
@@ -151,7 +156,11 @@ func (s *Service) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
+		before := s.batches
 		next := s.Step(s.cfg.Now())
+		if s.batches != before && next != never {
+			next = max(next, s.cfg.Now().UnixMilli()+grainMS)
+		}
 		if s.dirtyMS > 0 && s.saving == nil {
 			next = min(next, s.dirtyMS+s.cfg.Interval.Milliseconds())
 		}

@@ -19,7 +19,7 @@ import (
 const (
 	timerWait   = 60 * time.Second // of each timer
 	retryWait   = 10 * time.Second // RocketMQ's first retry
-	levelEvery  = 10 * time.Millisecond
+	levelEvery  = 50 * time.Millisecond
 	perClient   = 20 // consumers that share a client, which is one connection
 	beginsOnce  = 64 // half messages that are stored at once
 	timersEvery = 100 * time.Millisecond
@@ -134,7 +134,7 @@ func (w *work) time(ctx context.Context) error {
 	})
 }
 
-// delay sends a hundred messages a second with the first delay level, one second.
+// delay sends twenty messages a second with the first delay level, one second.
 func (w *work) delay(ctx context.Context) error {
 	c, err := w.client()
 	if err != nil {
