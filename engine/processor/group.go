@@ -159,6 +159,10 @@ func (p *Groups) Delete(r *protocol.DeleteGroupRequest) error {
 	}
 	if r.CleanOffset {
 		p.Offsets.RemoveGroup(r.GroupName)
+		// A death must not bring back what an operator was told is gone.
+		if err := p.Offsets.Persist(); err != nil {
+			return err
+		}
 	}
 	p.Locks.RemoveGroup(r.GroupName)
 	p.Stats.RemoveGroup(r.GroupName)

@@ -71,7 +71,8 @@ func (p *Resets) Reset(
 	if p.OffsetsReset != nil {
 		p.OffsetsReset(r.Topic)
 	}
-	return body, nil
+	// What an operator is told to be done survives a death, unlike what consumers commit.
+	return body, p.Offsets.Persist()
 }
 
 // target is where a reset moves one queue: the offset asked for, if one queue is named, or the
@@ -197,7 +198,7 @@ func (p *Resets) Clone(r *protocol.CloneGroupOffsetRequest) error {
 		}
 		p.Offsets.Clone(r.SrcGroup, r.DestGroup, topic)
 	}
-	return nil
+	return p.Offsets.Persist()
 }
 
 // subscribes tells whether a topic counts as one the group reads: it subscribes it now, or it is

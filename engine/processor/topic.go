@@ -222,6 +222,10 @@ func (p *Topics) deleteOne(name string) error {
 		return err
 	}
 	p.Offsets.RemoveTopic(name)
+	// Positions that a death brings back would have groups pass over messages of a topic made anew.
+	if err := p.Offsets.Persist(); err != nil {
+		return err
+	}
 	p.Stats.RemoveTopic(name)
 	// A name that nobody knows must not reach the file system.
 	if known || slices.Contains(p.Store.Topics(), name) {
