@@ -46,7 +46,7 @@ func newBroker(skylark, dir, data, flush string) (*broker, error) {
 	for h := range 24 {
 		hours += strconv.Itoa(h) + ";"
 	}
-	text := fmt.Sprintf("brokerName=victim\nflushDiskType=%s\nmappedFileSizeCommitLog=%d\n"+
+	text := fmt.Sprintf("brokerName=victim\nfastListenPort=-1\nflushDiskType=%s\nmappedFileSizeCommitLog=%d\n"+
 		"mappedFileSizeConsumeQueue=20000\nmaxMessageSize=262144\nmaxHashSlotNum=5000\n"+
 		"maxIndexNum=20000\ndeleteWhen=%s\nfileReservedTime=72\ncleanResourceInterval=100\n"+
 		"diskSpaceWarningLevelRatio=99\ndiskSpaceCleanForciblyRatio=95\ndiskMaxUsedSpaceRatio=95\n"+

@@ -195,7 +195,11 @@ func (l *ledger) remove(ctx context.Context) error {
 	return nil
 }
 
-// age makes all log files but the last two old, so that the broker deletes them, and returns how
+// keptFiles is how many log files are not made old: perf verify has no more than that to catch up with
+// when it gets little of the processor.
+const keptFiles = 8
+
+// age makes all log files but the last ones old, so that the broker deletes them, and returns how
 // many. The broker is dead.
 func (l *ledger) age(dir string) (int, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "commitlog", "*"))
@@ -206,7 +210,7 @@ func (l *ledger) age(dir string) (int, error) {
 		return 0, errors.New("there is no file of the log below " + dir)
 	}
 	slices.Sort(files)
-	n := max(0, len(files)-2)
+	n := max(0, len(files)-keptFiles)
 	old := time.Now().Add(-80 * time.Hour)
 	for _, f := range files[:n] {
 		if err := os.Chtimes(f, old, old); err != nil {
@@ -226,6 +230,17 @@ type findings struct {
 	below    int64     // none of them lies below this place in the log
 	above    int64     // nor does one that is there lie above this
 }
+
+func (f *findings) lose(p proof) {
+	f.lost++
+	if f.lost == 1 || p.when.Before(f.earliest) {
+		f.earliest = p.when
+	}
+	f.below = min(f.below, p.at)
+}
+
+// mayBeLost reports whether no flush need have covered a message when its device was pulled out.
+func mayBeLost(p proof, since time.Time) bool { return !since.IsZero() && p.when.After(since) }
 
 // check compares everything that can be read with what was acknowledged. Messages acknowledged later
 // than since may be lost when it is not zero, if they are the end of the log; the ledger then forgets
@@ -263,20 +278,18 @@ func (l *ledger) checkQueue(
 			continue
 		}
 		if at.offset < low {
-			if p.at >= l.logMin {
+			if p.at >= l.logMin && mayBeLost(p, since) {
+				f.lose(p) // with all that the queue had in the log
+			} else if p.at >= l.logMin {
 				return fmt.Errorf("acknowledged message %d is hidden, the queue begins at %d", at.offset, low)
 			}
-			delete(acked, at) // deleted with its file
+			delete(acked, at) // else deleted with its file
 			continue
 		}
 		body, ok := found[at.offset]
 		switch {
-		case !ok && !since.IsZero() && p.when.After(since):
-			f.lost++
-			if f.lost == 1 || p.when.Before(f.earliest) {
-				f.earliest = p.when
-			}
-			f.below = min(f.below, p.at)
+		case !ok && mayBeLost(p, since):
+			f.lose(p)
 			delete(acked, at)
 			continue
 		case !ok:

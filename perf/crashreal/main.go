@@ -52,7 +52,7 @@ func main() {
 	flag.StringVar(&p.only, "only", "", "do only what has this in its name")
 	flag.StringVar(&p.work, "work", "", "directory for stores; empty: a temporary one")
 	flag.StringVar(&p.out, "out", "", "file that the summary is written to as well")
-	flag.IntVar(&p.rate, "rate", 2000, "messages a second of perf verify")
+	flag.IntVar(&p.rate, "rate", 1000, "messages a second of perf verify")
 	flag.DurationVar(&p.least, "least", 200*time.Millisecond, "shortest life of a broker")
 	flag.DurationVar(&p.most, "most", 1500*time.Millisecond, "longest life of a broker")
 	flag.Parse()
