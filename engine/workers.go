@@ -2,7 +2,10 @@
 
 package engine
 
-import "sync"
+import (
+	"runtime/debug"
+	"sync"
+)
 
 // workers runs work that may block, off the event loops. Goroutines start when work comes, up to a
 // limit, and stay blocked on the queue afterwards, which costs nothing.
@@ -69,6 +72,9 @@ func (w *workers) fullLocked(size int) bool {
 
 func (w *workers) run() {
 	defer w.wg.Done()
+	// The store checks what it hands out; a file cut short while a worker reads it is one request's
+	// error too (Broker.run), and not the end of the process.
+	debug.SetPanicOnFault(true)
 	for j := range w.queue {
 		j.work()
 		w.mu.Lock()

@@ -5,10 +5,12 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/skylarkmq/skylark/storage/consumequeue"
 	"github.com/skylarkmq/skylark/storage/record"
+	"github.com/skylarkmq/skylark/storage/vfs"
 )
 
 const (
@@ -67,39 +69,63 @@ type Entry struct {
 // Cost in steady state: no allocation, one copy of each body, no system call; with SyncFlush one
 // write, unless all entries await the flush.
 func (s *Store) Append(es []Entry) {
+	stored, d := s.appendRound(es, false)
+	if stored > 0 {
+		through := false
+		for i := range es {
+			through = through || !es[i].AwaitsFlush
+		}
+		if through {
+			s.writeOut(es, false)
+		}
+		s.wakeWorkers()
+	}
+	s.tell(d)
+}
+
+// appendRound is one critical section. chained: from the first entry that cannot be stored on, none
+// is. It returns how many were stored, and what to tell.
+func (s *Store) appendRound(es []Entry, chained bool) (stored int, d *dispatch) {
 	s.mu.Lock()
-	if err := s.writable(); err != nil {
+	next, lastAt := s.next, s.lastAt
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		if fault := vfs.Fault(recover()); fault != nil {
+			s.next, s.lastAt = next, lastAt
+			stored, d = 0, nil
+			s.appendFaultedLocked(fault, es)
+		}
 		s.mu.Unlock()
+	}()
+	if err := s.writable(); err != nil {
 		for i := range es {
 			es[i].Err = err
 		}
-		return
+		return 0, nil
 	}
 	now := s.nowLocked()
-	before := s.next
-	through := false
 	for i := range es {
 		e := &es[i]
-		through = through || !e.AwaitsFlush
 		e.Places = e.Places[:0]
+		if chained && stored < i {
+			e.Err = ErrNotReached
+			continue
+		}
 		if e.Batch {
 			e.Err = s.appendBatch(e, now)
 		} else {
 			e.Err = s.appendOne(e, now)
 		}
+		if e.Err == nil {
+			stored++
+		}
 	}
-	var d *dispatch
-	if s.next > before {
-		d = s.publishLocked(now)
-	} else {
+	if s.next == next {
 		s.letGoLocked()
+		return stored, nil
 	}
-	s.mu.Unlock()
-	if through {
-		s.writeOut(es, false)
-	}
-	s.wakeWorkers()
-	s.tell(d)
+	return stored, s.publishLocked(now)
 }
 
 // writeOut brings the log into its file, where a death of the process leaves it. Entries that need it,

@@ -15,45 +15,14 @@ var ErrNotReached = errors.New("storage: an earlier entry of the group was not s
 // of them, save inside the copying itself; what a power loss leaves is a beginning of them. They survive
 // the end of the process, whatever Entry.AwaitsFlush says.
 func (s *Store) AppendAll(es []Entry) (stored int) {
-	s.mu.Lock()
-	if err := s.writable(); err != nil {
-		s.mu.Unlock()
-		for i := range es {
-			es[i].Err = err
+	stored, d := s.appendRound(es, true)
+	if stored > 0 {
+		s.writeOut(es[:stored], true)
+		if es[0].Err != nil {
+			stored = 0
 		}
-		return 0
+		s.wakeWorkers()
 	}
-	now := s.nowLocked()
-	before := s.next
-	stored = len(es)
-	for i := range es {
-		e := &es[i]
-		e.Places = e.Places[:0]
-		if i > stored {
-			e.Err = ErrNotReached
-			continue
-		}
-		if e.Batch {
-			e.Err = s.appendBatch(e, now)
-		} else {
-			e.Err = s.appendOne(e, now)
-		}
-		if e.Err != nil {
-			stored = i
-		}
-	}
-	var d *dispatch
-	if s.next > before {
-		d = s.publishLocked(now)
-	} else {
-		s.letGoLocked()
-	}
-	s.mu.Unlock()
-	s.writeOut(es[:stored], true)
-	if stored > 0 && es[0].Err != nil {
-		stored = 0
-	}
-	s.wakeWorkers()
 	s.tell(d)
 	return stored
 }

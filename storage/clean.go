@@ -5,6 +5,7 @@ package storage
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/skylarkmq/skylark/storage/commitlog"
 	"github.com/skylarkmq/skylark/storage/record"
+	"github.com/skylarkmq/skylark/storage/vfs"
 )
 
 // manualRuns is how many runs DeleteExpired asks for (RocketMQ CleanCommitLogService).
@@ -134,6 +136,13 @@ func (c *cleaner) run() {
 // look deletes what is due and reports whether there is something left to look after.
 func (c *cleaner) look(now time.Time) (more bool) {
 	s := c.store
+	defer func(old bool) {
+		debug.SetPanicOnFault(old)
+		if fault := vfs.Fault(recover()); fault != nil {
+			s.cfg.Notice("old files not deleted, a queue cannot be read", "err", fault)
+			more = true
+		}
+	}(debug.SetPanicOnFault(true))
 	why, atOnce := c.due(now)
 	if why != "" {
 		c.deleteFront(now, why, atOnce)
@@ -298,7 +307,8 @@ func (s *Store) DeleteExpired() {
 
 // CleanQueues deletes at once the files of queues and index whose messages the log no longer has. It
 // blocks for the disk.
-func (s *Store) CleanQueues() error {
+func (s *Store) CleanQueues() (err error) {
+	defer faulted(debug.SetPanicOnFault(true), &err)
 	low := s.log.Min()
 	for _, q := range s.allQueues() {
 		if _, err := q.DeleteBelow(low); err != nil {

@@ -3,8 +3,11 @@
 package storage
 
 import (
+	"runtime/debug"
+
 	"github.com/skylarkmq/skylark/storage/consumequeue"
 	"github.com/skylarkmq/skylark/storage/record"
+	"github.com/skylarkmq/skylark/storage/vfs"
 )
 
 // dispatch is the list of one batch for Config.OnDispatched. They are reused.
@@ -85,6 +88,12 @@ func (s *Store) tell(d *dispatch) {
 
 // flushed is called by the flusher of the log. With SyncFlush it lets readers see what lies below.
 func (s *Store) flushed(upTo record.PhysicalOffset) {
+	defer func(old bool) {
+		debug.SetPanicOnFault(old)
+		if fault := vfs.Fault(recover()); fault != nil {
+			s.stopWriting("units of a queue cannot be read back", fault)
+		}
+	}(debug.SetPanicOnFault(true))
 	if s.cfg.SyncFlush {
 		s.publishBelow(upTo)
 	}
@@ -158,21 +167,36 @@ func (s *Store) Matches(
 		end++
 	}
 	for from < end {
-		units, ok := q.Units(from)
-		if !ok {
-			return false
+		n, found := matchesIn(q, from, end, codes)
+		if found || n == 0 {
+			return found
 		}
-		n := min(units.Len(), int(end-from))
-		for i := range n {
-			if u := units.At(i); tagMatches(u, codes) {
-				units.Release()
-				return true
-			}
-		}
-		units.Release()
 		from += record.QueueOffset(n)
 	}
 	return false
+}
+
+// matchesIn looks at the units of one file and returns how many. One that cannot be read may match:
+// the pull then meets the error.
+func matchesIn(
+	q *consumequeue.Queue, from, end record.QueueOffset, codes []int32,
+) (n int, found bool) {
+	units, ok := q.Units(from)
+	if !ok {
+		return 0, false
+	}
+	defer units.Release()
+	defer func(old bool) {
+		debug.SetPanicOnFault(old)
+		found = found || vfs.Fault(recover()) != nil
+	}(debug.SetPanicOnFault(true))
+	n = min(units.Len(), int(end-from))
+	for i := range n {
+		if tagMatches(units.At(i), codes) {
+			return n, true
+		}
+	}
+	return n, false
 }
 
 // tagMatches is RocketMQ's first filter stage (ExpressionMessageFilter): a tag that is not known

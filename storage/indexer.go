@@ -4,7 +4,6 @@ package storage
 
 import (
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -68,7 +67,6 @@ func signal(c chan struct{}) {
 }
 
 func (x *indexer) run() {
-	debug.SetPanicOnFault(true) // a full disk below a sparse file, or an unreadable block
 	timer := time.NewTimer(indexDelay)
 	defer timer.Stop()
 	for {
@@ -112,16 +110,7 @@ const indexWindow = 4 << 20
 
 // indexTo indexes [next, end). Memory faults become errors.
 func (x *indexer) indexTo(end record.PhysicalOffset) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			fault, ok := r.(interface{ Addr() uintptr })
-			if !ok {
-				panic(r)
-			}
-			err = fmt.Errorf("storage: index record at %d: memory fault at %#x: the disk is full or "+
-				"unreadable", x.next.Load(), fault.Addr())
-		}
-	}()
+	defer faulted(debug.SetPanicOnFault(true), &err)
 	for {
 		at := record.PhysicalOffset(x.next.Load())
 		if at >= end {
@@ -223,7 +212,6 @@ func (x *indexer) close(all bool) error {
 	close(x.quit)
 	x.done.Wait()
 	if all && !x.failed.Load() {
-		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		end := record.PhysicalOffset(x.store.dispatched.Load())
 		x.quit = make(chan struct{})
 		if err := x.indexTo(end); err != nil {

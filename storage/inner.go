@@ -67,9 +67,11 @@ func (s *Store) scanBatch(q *consumequeue.Queue, req *ReadRequest, res *ReadResu
 	if !ok {
 		return
 	}
+	defer units.Release()
 	l := s.limits(req)
 	l.scanBytes = max(s.cfg.MaxFilterBytes, min(req.MaxMessages, 1<<24)*consumequeue.BatchUnitSize)
 	c := collector{s: s, req: req, res: res, limits: &l}
+	defer c.window.release()
 	res.Status = NoMatchedMessage
 	for i := range units.Len() {
 		u := units.Batch(i)
@@ -80,9 +82,12 @@ func (s *Store) scanBatch(q *consumequeue.Queue, req *ReadRequest, res *ReadResu
 		res.Next = u.Behind()
 		c.add(u)
 	}
-	units.Release()
-	c.window.release()
 	s.finish(&c.run, res)
+	if req.Touch {
+		for i := range res.Regions {
+			touch(res.Regions[i].Mem)
+		}
+	}
 	res.Cold = s.cold(c.first, c.pulling, res.Regions)
 	res.SuggestSlave = l.end-c.pulling > s.inMemory
 }

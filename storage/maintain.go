@@ -141,11 +141,8 @@ func (s *Store) indexFull(endMS int64) error {
 // noteFlush stops writing after a failed flush: the kernel may have dropped the pages, so nothing
 // that was not on disk before is known to be.
 func (s *Store) noteFlush(err error) {
-	if err == nil {
-		return
-	}
-	if s.readOnly.CompareAndSwap(false, true) {
-		s.cfg.Notice("flush of queues failed, store is read-only until the next start", "err", err)
+	if err != nil {
+		s.stopWriting("flush of queues failed", err)
 	}
 }
 

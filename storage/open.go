@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 
 	"github.com/skylarkmq/skylark/storage/commitlog"
@@ -100,6 +101,7 @@ func (c *Config) valid() error {
 
 // open does the work of Open behind the lock.
 func (s *Store) open() (err error) {
+	defer faulted(debug.SetPanicOnFault(true), &err)
 	clean, err := s.lastStopClean()
 	if err != nil {
 		return err

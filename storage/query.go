@@ -3,6 +3,7 @@
 package storage
 
 import (
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -43,8 +44,7 @@ func (s *Store) Query(topic, key string, limit int, beginMS, endMS int64) (Query
 }
 
 // Find is Query with all its parameters.
-func (s *Store) Find(req QueryRequest) (QueryResult, error) {
-	var res QueryResult
+func (s *Store) Find(req QueryRequest) (res QueryResult, err error) {
 	if s.closed.Load() {
 		return res, ErrClosed
 	}
@@ -52,6 +52,7 @@ func (s *Store) Find(req QueryRequest) (QueryResult, error) {
 		return res, nil
 	}
 	s.indexer.catchUp(queryWait)
+	defer faulted(debug.SetPanicOnFault(true), &err)
 	index := s.indexer.index
 	endMS := req.EndMS
 	for range queryRounds {

@@ -3,6 +3,8 @@
 package storage
 
 import (
+	"runtime/debug"
+
 	"github.com/skylarkmq/skylark/storage/consumequeue"
 	"github.com/skylarkmq/skylark/storage/record"
 	"github.com/skylarkmq/skylark/zerocopy"
@@ -55,6 +57,9 @@ type ReadRequest struct {
 	// Filter is asked about each record that TagCodes lets pass; nil: they all match. With one, Read
 	// reads bytes of the log: see Recent.
 	Filter Filter
+	// Touch has Read look at each page of what it returns, for callers that use the bytes themselves
+	// and not only send them: what cannot be read is then an error here and no fault there.
+	Touch bool
 }
 
 // Filter selects messages by their properties.
@@ -78,6 +83,8 @@ type ReadResult struct {
 	// Cold says that some of the bytes are not in the page cache. The regions are valid, but
 	// sending them would wait for the disk: see Store.Warm.
 	Cold bool
+	// Err says that the files could not be read. Nothing was found then.
+	Err error
 }
 
 // run is a stretch of adjacent records that is being collected.
@@ -109,6 +116,7 @@ func (s *Store) Read(req *ReadRequest, res *ReadResult) {
 		}
 		return
 	}
+	defer s.readFaulted(debug.SetPanicOnFault(true), req, res)
 	res.Min, res.Max = q.Low(), q.Max()
 	switch from := req.From; {
 	case res.Max == 0:
@@ -139,10 +147,12 @@ func (s *Store) scan(q *consumequeue.Queue, req *ReadRequest, res *ReadResult) {
 		res.Status, res.Next = OffsetFoundNull, (req.From/perFile+1)*perFile
 		return
 	}
+	defer units.Release()
 	l := s.limits(req)
 	res.Status, res.Next = NoMatchedMessage, req.From
 	var r run
 	var w window
+	defer w.release()
 	var first, pulling, skipTo record.PhysicalOffset
 	for i := range units.Len() {
 		u := units.At(i)
@@ -188,9 +198,12 @@ func (s *Store) scan(q *consumequeue.Queue, req *ReadRequest, res *ReadResult) {
 		res.Bytes += int(u.Size)
 		res.Status = Found
 	}
-	units.Release()
-	w.release()
 	s.finish(&r, res)
+	if req.Touch {
+		for i := range res.Regions {
+			touch(res.Regions[i].Mem)
+		}
+	}
 	res.Cold = s.cold(first, pulling, res.Regions)
 	res.SuggestSlave = l.end-pulling > s.inMemory
 }
@@ -278,6 +291,7 @@ func (s *Store) Unit(topic []byte, queue int32, at record.QueueOffset) (consumeq
 	if q == nil || at < q.Low() {
 		return consumequeue.Unit{}, false
 	}
+	defer overlooked(debug.SetPanicOnFault(true))
 	if q.Batch() {
 		position, ok := q.Find(at)
 		if !ok {
@@ -297,25 +311,33 @@ func (s *Store) InMemory(topic []byte, queue int32, at record.QueueOffset) bool 
 }
 
 // RecordAt returns the record at a physical offset as a region, which the caller releases. The
-// bytes are checked to be a record that says it lies there, so the offset may come from anywhere.
-func (s *Store) RecordAt(at record.PhysicalOffset) (zerocopy.Region, error) {
+// bytes are checked to be a record that says it lies there, so the offset may come from anywhere; all
+// of them were readable. The error is ErrOutOfRange, or that of files that cannot be read.
+func (s *Store) RecordAt(at record.PhysicalOffset) (region zerocopy.Region, err error) {
 	head, err := s.log.Region(at, record.BlankSize)
 	if err != nil {
 		return zerocopy.Region{}, ErrOutOfRange
 	}
+	defer func() {
+		head.Release()
+		if err != nil && region.Holder != nil {
+			region.Release()
+			region = zerocopy.Region{}
+		}
+	}()
+	defer faulted(debug.SetPanicOnFault(true), &err)
 	size, blank, ok := record.PeekSize(head.Mem)
-	head.Release()
 	if !ok || blank || size < record.MinSize {
 		return zerocopy.Region{}, ErrOutOfRange
 	}
-	region, err := s.log.Region(at, size)
+	region, err = s.log.Region(at, size)
 	if err != nil {
 		return zerocopy.Region{}, ErrOutOfRange
 	}
 	v, err := record.Parse(region.Mem)
 	if err != nil || v.PhysicalOffset() != at {
-		region.Release()
-		return zerocopy.Region{}, ErrOutOfRange
+		return region, ErrOutOfRange
 	}
+	touch(region.Mem)
 	return region, nil
 }

@@ -3,8 +3,11 @@
 package storage
 
 import (
+	"runtime/debug"
+
 	"github.com/skylarkmq/skylark/storage/consumequeue"
 	"github.com/skylarkmq/skylark/storage/record"
+	"github.com/skylarkmq/skylark/storage/vfs"
 )
 
 // StoreTimeAt returns the store time of a message in milliseconds, or -1 when the queue does not
@@ -18,11 +21,17 @@ func (s *Store) StoreTimeAt(topic []byte, queue int32, at record.QueueOffset) in
 }
 
 // EarliestStoreTime returns the store time of the first message of a queue, or -1.
-func (s *Store) EarliestStoreTime(topic []byte, queue int32) int64 {
+func (s *Store) EarliestStoreTime(topic []byte, queue int32) (ms int64) {
 	q := s.lookup(topic, queue)
 	if q == nil {
 		return -1
 	}
+	defer func(old bool) {
+		debug.SetPanicOnFault(old)
+		if vfs.Fault(recover()) != nil {
+			ms = -1
+		}
+	}(debug.SetPanicOnFault(true))
 	_, u, ok := q.NextReal(q.Min())
 	if !ok {
 		return -1
@@ -45,12 +54,18 @@ func (s *Store) EarliestTime() int64 {
 }
 
 // storeTime reads the store time of the record of u, or -1.
-func (s *Store) storeTime(u consumequeue.Unit) int64 {
+func (s *Store) storeTime(u consumequeue.Unit) (ms int64) {
 	region, err := s.log.Region(u.At, u.Size)
 	if err != nil {
 		return -1
 	}
 	defer region.Release()
+	defer func(old bool) {
+		debug.SetPanicOnFault(old)
+		if vfs.Fault(recover()) != nil {
+			ms = -1
+		}
+	}(debug.SetPanicOnFault(true))
 	v, err := record.Parse(region.Mem)
 	if err != nil {
 		return -1
@@ -65,11 +80,19 @@ func (s *Store) storeTime(u consumequeue.Unit) int64 {
 //
 // Store times rise with the offset unless the clock of the broker was set back; the answer is then
 // one of the places where the time passes ms.
-func (s *Store) OffsetByTime(topic []byte, queue int32, ms int64, upper bool) record.QueueOffset {
+func (s *Store) OffsetByTime(
+	topic []byte, queue int32, ms int64, upper bool,
+) (at record.QueueOffset) {
 	q := s.lookup(topic, queue)
 	if q == nil {
 		return 0
 	}
+	defer func(old bool) {
+		debug.SetPanicOnFault(old)
+		if vfs.Fault(recover()) != nil {
+			at = q.Min()
+		}
+	}(debug.SetPanicOnFault(true))
 	q.CorrectMin(s.log.Min())
 	if q.Batch() {
 		return batchByTime(q, ms, upper)

@@ -4,6 +4,7 @@ package storage
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"github.com/skylarkmq/skylark/storage/consumequeue"
 	"github.com/skylarkmq/skylark/storage/record"
@@ -15,7 +16,7 @@ import (
 // missing. It may be called from any goroutine and may wait for the disk.
 func (s *Store) ReadUnits(
 	topic []byte, queue int32, from record.QueueOffset, dst []consumequeue.Unit,
-) (int, error) {
+) (n int, err error) {
 	if s.closed.Load() {
 		return 0, ErrClosed
 	}
@@ -32,9 +33,10 @@ func (s *Store) ReadUnits(
 			queue, from)
 	}
 	defer units.Release()
-	n := min(units.Len(), len(dst))
-	for i := range n {
+	defer faulted(debug.SetPanicOnFault(true), &err)
+	most := min(units.Len(), len(dst))
+	for i := range most {
 		dst[i] = units.At(i)
 	}
-	return n, nil
+	return most, nil
 }

@@ -74,7 +74,11 @@ func (s *Service) copyAll(f *flight, missing uint32, target string) error {
 			}
 		}
 		off := f.ck.offset(i)
-		if !s.addCopy(f, &group, off, target) {
+		there, err := s.addCopy(f, &group, off, target)
+		if err != nil {
+			return err // it is there and cannot be read now
+		}
+		if !there {
 			group.gone = append(group.gone, off) // nobody waits for it any more
 		}
 	}
@@ -96,19 +100,24 @@ func (c *copies) release() {
 }
 
 // addCopy reads one message; false: it is not there any more.
-func (s *Service) addCopy(f *flight, c *copies, offset int64, target string) bool {
+func (s *Service) addCopy(f *flight, c *copies, offset int64, target string) (
+	there bool, err error,
+) {
 	req := storage.ReadRequest{
 		Topic: []byte(f.key.topic), Queue: f.key.queue, From: record.QueueOffset(offset), MaxMessages: 1,
+		Touch: true,
 	}
 	var res storage.ReadResult
-	s.cfg.Store.Read(&req, &res)
+	if s.cfg.Store.Read(&req, &res); res.Err != nil {
+		return false, res.Err
+	}
 	c.regions = append(c.regions, res.Regions...)
 	if len(res.Regions) != 1 {
-		return false
+		return false, nil
 	}
 	v, err := record.Parse(res.Regions[0].Mem)
 	if err != nil || int64(v.QueueOffset()) != offset {
-		return false
+		return false, nil //nolint:nilerr // what is there is no such message
 	}
 	d := v.Draft()
 	d.Topic, d.QueueID, d.PreparedOffset = []byte(target), 0, 0
@@ -133,13 +142,13 @@ func (s *Service) addCopy(f *flight, c *copies, offset int64, target string) boo
 		if d.SysFlag&record.SysCompressed != 0 {
 			s.cfg.Notice("a compressed inner batch cannot be taken apart and does not come again",
 				"topic", f.key.topic, "queue", f.key.queue, "offset", offset)
-			return false
+			return false, nil
 		}
 	}
 	c.entries = append(c.entries, storage.Entry{Draft: d, Batch: inner, Again: true})
 	c.offsets = append(c.offsets, offset)
 	c.bytes += d.Size()
-	return true
+	return true, nil
 }
 
 // copyGroup stores copies and the acknowledgement of their messages.
@@ -215,6 +224,7 @@ func (s *Service) readQueue(queue int32) (more bool) {
 		}
 		req := storage.ReadRequest{
 			Topic: []byte(s.cfg.ReviveTopic), Queue: queue, From: record.QueueOffset(r.next), MaxMessages: 32,
+			Touch: true,
 		}
 		var res storage.ReadResult
 		s.cfg.Store.Read(&req, &res)

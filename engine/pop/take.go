@@ -59,17 +59,22 @@ func (s *Service) Take(w *Wish) (t Taken, err error) {
 	}
 	req := storage.ReadRequest{
 		Topic: topicName, Queue: w.Queue, From: record.QueueOffset(at), MaxMessages: min(w.Max, numMax),
-		TagCodes: w.TagCodes, Filter: w.Filter,
+		TagCodes: w.TagCodes, Filter: w.Filter, Touch: true,
 	}
 	var res storage.ReadResult
 	s.cfg.Store.Read(&req, &res)
+	if res.Err != nil {
+		return t, res.Err // nothing is skipped
+	}
 	switch res.Status {
 	case storage.OffsetTooSmall, storage.OffsetOverflowBadly, storage.OffsetFoundNull:
 		at = int64(res.Next)
 		s.cfg.Offsets.Commit(groupName, topicName, w.Queue, at)
 		q.commits = q.commits[:0]
 		req.From = res.Next
-		s.cfg.Store.Read(&req, &res)
+		if s.cfg.Store.Read(&req, &res); res.Err != nil {
+			return t, res.Err
+		}
 	default:
 	}
 	t.Start, t.Regions, t.Rest = at, res.Regions, max(int64(res.Max-res.Next), 0)

@@ -158,6 +158,7 @@ func (p *Pops) peekQueue(
 	var res storage.ReadResult
 	p.Store.Read(&storage.ReadRequest{
 		Topic: []byte(name), Queue: id, From: record.QueueOffset(at), MaxMessages: left,
+		Touch: true,
 	}, &res)
 	for i := range res.Regions {
 		reply.Body = append(reply.Body, res.Regions[i].Mem...)

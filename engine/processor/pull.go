@@ -316,6 +316,8 @@ func (p *Pull) serve(c *eventloop.Conn, call *pulled, held *heldPull) (waits boo
 // finish answers with what was read, or parks the pull, as serve.
 func (p *Pull) finish(c *eventloop.Conn, call *pulled, held *heldPull) (waits bool) {
 	switch {
+	case p.res.Err != nil:
+		p.refuse(c, call.head, p.res.Err, 0)
 	case p.res.Status == storage.Found && p.res.Cold:
 		p.answerCold(c, call)
 	case p.res.Status == storage.Found:

@@ -87,6 +87,24 @@ func (l *Log) Publish(end record.PhysicalOffset, storeMS int64) {
 	}
 }
 
+// Abandon clears what was reserved and not published, so that no recovery takes it for records. It is
+// for an appender that cannot go on, and appends nothing any more.
+func (l *Log) Abandon() {
+	l.writable.Store(false)
+	if l.stage != nil {
+		return // it never leaves memory
+	}
+	for at := l.published.Load(); at < l.app.cursor; {
+		seg := l.segments.Load().find(at, l.size)
+		if seg == nil {
+			return
+		}
+		end := min(l.app.cursor, seg.base+l.size)
+		clear(seg.file.Bytes()[at-seg.base : end-seg.base])
+		at = end
+	}
+}
+
 // roll closes the tail with a blank and goes on in the next segment. When that is not to be had the
 // tail stays as it is.
 func (l *Log) roll() error {

@@ -153,8 +153,8 @@ func (q *Queue) batchUnit(at, end record.QueueOffset) (u BatchUnit, ok bool) {
 	if !ok {
 		return u, false
 	}
+	defer units.Release() // also when the unit cannot be read
 	u = units.Batch(0)
-	units.Release()
 	return u, u.valid()
 }
 

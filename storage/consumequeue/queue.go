@@ -150,26 +150,37 @@ func (q *Queue) Publish() {
 func (q *Queue) PublishBelow(limit record.PhysicalOffset) (all bool) {
 	end, written := q.end.Load(), q.written.Load()
 	for end < written {
-		units, ok := q.unitsBelow(record.QueueOffset(end), record.QueueOffset(written))
-		if !ok {
-			break // deleted, or its file cannot be opened: readers do not see it either
-		}
-		n := 0
-		for n < units.Len() && (units.At(n).End() <= limit || units.At(n).Filler()) {
-			n++
+		n, last := q.countBelow(record.QueueOffset(end), record.QueueOffset(written), limit)
+		if n == 0 {
+			break // not on disk; or deleted, or unreadable: readers do not see it either
 		}
 		end += int64(n)
-		if n > 0 && q.set.cfg.Batch {
-			q.show(end, units.Batch(n-1).Behind())
+		if q.set.cfg.Batch {
+			q.show(end, last.Behind())
 		} else {
 			q.end.Store(end)
 		}
-		units.Release()
-		if n == 0 {
-			break
-		}
 	}
 	return end == written
+}
+
+// countBelow counts the first units of [from, to), in one file, whose record ends at or before limit.
+// last is the last of them in a batch queue.
+func (q *Queue) countBelow(
+	from, to record.QueueOffset, limit record.PhysicalOffset,
+) (n int, last BatchUnit) {
+	units, ok := q.unitsBelow(from, to)
+	if !ok {
+		return 0, last
+	}
+	defer units.Release() // also when a unit cannot be read
+	for n < units.Len() && (units.At(n).End() <= limit || units.At(n).Filler()) {
+		n++
+	}
+	if n > 0 && q.set.cfg.Batch {
+		last = units.Batch(n - 1)
+	}
+	return n, last
 }
 
 // Release ends the hold of Prepare without publishing.

@@ -67,28 +67,40 @@ func (q *Queue) unitBelow(at, end record.QueueOffset) (Unit, bool) {
 	if !ok {
 		return Unit{}, false
 	}
+	defer units.Release() // also when the unit cannot be read
 	u := units.At(0)
-	units.Release()
 	return u, u.Size > 0 && !u.Filler()
 }
 
 // nextReal returns the first queue offset of [at, end) whose unit is not a filler, and the unit.
 func (q *Queue) nextReal(at, end record.QueueOffset) (record.QueueOffset, Unit) {
 	for at < end {
-		units, ok := q.unitsBelow(at, end)
-		if !ok {
+		n, u, found := q.firstReal(at, end)
+		at += record.QueueOffset(n)
+		if found {
+			return at, u
+		}
+		if n == 0 {
 			break
 		}
-		for i := range units.Len() {
-			if u := units.At(i); !u.Filler() && u.Size > 0 {
-				units.Release()
-				return at + record.QueueOffset(i), u
-			}
-		}
-		at += record.QueueOffset(units.Len())
-		units.Release()
 	}
 	return end, Unit{}
+}
+
+// firstReal is nextReal within the file of at: n is how far behind at the unit lies, or how many
+// were looked at.
+func (q *Queue) firstReal(at, end record.QueueOffset) (n int, u Unit, found bool) {
+	units, ok := q.unitsBelow(at, end)
+	if !ok {
+		return 0, u, false
+	}
+	defer units.Release() // also when a unit cannot be read
+	for n = range units.Len() {
+		if u = units.At(n); !u.Filler() && u.Size > 0 {
+			return n, u, true
+		}
+	}
+	return units.Len(), u, false
 }
 
 // CorrectMin moves the minimum to the first unit whose record lies at or behind logMin (RocketMQ
