@@ -72,6 +72,7 @@ type history struct {
 	failure error
 	failed  bool
 	taken   *image
+	over    bool // what the store still does is of a world that no longer is
 }
 
 // runHistory runs the history of a seed in a directory of its own, and tells it.
@@ -138,7 +139,7 @@ func (h *history) life() error {
 			filepath.Join(h.cfg.RootDir, "commitlog2")
 	}
 	h.mu.Lock()
-	h.calls, h.crashAt, h.failAt, h.failed, h.taken = 0, 0, 0, false, nil
+	h.calls, h.crashAt, h.failAt, h.failed, h.taken, h.over = 0, 0, 0, false, nil, false
 	h.keep = []float64{0, 0.3, 0.9, 1}[h.r.IntN(4)]
 	switch h.r.IntN(6) {
 	case 0: // already while it recovers, mostly
@@ -190,6 +191,9 @@ func (h *history) open() error {
 func (h *history) before(op, path string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.over {
+		return nil
+	}
 	h.calls++
 	if h.calls == h.crashAt {
 		h.logf("  power loss before %s %s", op, path)
@@ -274,7 +278,9 @@ func (h *history) crash() error {
 	} else {
 		h.sum.crashes.Add(1)
 	}
-	h.disk.Before = nil
+	h.mu.Lock()
+	h.over = true // disk.Before stays: goroutines of the store read it until Close has ended them
+	h.mu.Unlock()
 	if h.store != nil {
 		_ = h.store.Close() // of a world that no longer is
 		h.store = nil

@@ -48,7 +48,7 @@ func TestMillion(t *testing.T) {
 	if after-before > 50<<20 {
 		t.Errorf("a million timers take %d bytes", after-before)
 	}
-	if opened > 2*time.Second {
+	if most := 2 * time.Second; opened > most && !raceDetector {
 		t.Errorf("the start took %v of CPU", opened)
 	}
 	if n := b.service.Pending(); n != million {

@@ -38,18 +38,19 @@ func TestNullServer(t *testing.T) {
 		{"net driver", func(p *Produce) { p.Driver = driverNet }},
 		{"net driver paced", func(p *Produce) { p.Driver, p.Rate = driverNet, 20_000 }},
 		{"loops", func(p *Produce) { p.Loops = 3 }},
-		{"large", func(p *Produce) { p.Size = 1 << 20 }},
+		{"large", func(p *Produce) { p.Size, p.Count = 1<<20, 200 }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			server := startNull(t)
 			p := DefaultProduce()
 			p.NameServers, p.Connections, p.InFlight, p.Count = []string{server.Addr()}, 5, 7, 1000
+			p.Timeout = Duration(20 * time.Second) // of a slow machine
 			tc.set(&p)
 			res := produce(t, p)
-			if res.Messages != 1000 || !res.OK || server.Sends() != 1000/int64(p.Batch) {
-				t.Errorf("%d messages of 1000, %d requests at the server: %s",
-					res.Messages, server.Sends(), res.Problem)
+			if res.Messages != p.Count || !res.OK || server.Sends() != p.Count/int64(p.Batch) {
+				t.Errorf("%d messages of %d, %d requests at the server: %s",
+					res.Messages, p.Count, server.Sends(), res.Problem)
 			}
 			c := DefaultConsume()
 			c.NameServers, c.Count = p.NameServers, 1000
