@@ -35,6 +35,7 @@ type Client struct {
 	wg      sync.WaitGroup
 	beat    chan struct{} // capacity 1: send heartbeats soon
 	tracers atomic.Int32  // made so far
+	beats   fullBeats     // which brokers need no subscriptions
 
 	// Guards what follows. Never held across I/O or a callback.
 	mu      sync.Mutex
@@ -97,7 +98,7 @@ func New(endpoints []string, opts ...Option) (*Client, error) {
 	pool := invoke.Config{
 		DialTimeout: cfg.dialTimeout, WriteTimeout: cfg.writeTimeout, IdleTimeout: cfg.idleTimeout,
 		Dial: cfg.dialer(), Language: remoting.LanguageGo, MaxFrame: cfg.maxFrame(),
-		OnRequest: c.answerBroker, OnClose: c.cfg.hooks.onDisconnect,
+		OnRequest: c.answerBroker, OnClose: c.disconnected,
 	}
 	if len(cfg.hooks.connect) > 0 {
 		pool.OnOpen = c.cfg.hooks.onConnect
@@ -112,6 +113,12 @@ func New(endpoints []string, opts ...Option) (*Client, error) {
 		c.wg.Go(c.followResolver)
 	}
 	return c, nil
+}
+
+// disconnected hears of each connection that ends.
+func (c *Client) disconnected(addr string, err error) {
+	c.beats.forget(addr)
+	c.cfg.hooks.onDisconnect(addr, err)
 }
 
 // localIP returns the first address of this host that others may know it by, else the loopback one.

@@ -26,4 +26,6 @@ func WithRebalanceEvery(every, least time.Duration) ConsumerOption {
 	return func(c *consumerConfig) { c.rebalanceEvery, c.rebalanceLeast = every, least }
 }
 
+func WithBeatEvery(d time.Duration) Option { return func(c *config) { c.beatEvery = d } }
+
 func WithRouteEvery(d time.Duration) Option { return func(c *config) { c.routeEvery = d } }

@@ -4,6 +4,8 @@ package client
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,24 +25,72 @@ func (c *Client) wakeHeartbeats() {
 	}
 }
 
+// fullBeats knows the brokers that have the subscriptions of this client and need not be told again
+// (RocketMQ's MQClientInstance.sendHeartbeatToBrokerV2).
+type fullBeats struct {
+	mu    sync.Mutex       // guards known
+	known map[string]int32 // fingerprint of what a broker has, by address
+}
+
+func (b *fullBeats) has(addr string, fingerprint int32) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, ok := b.known[addr]
+	return ok && at == fingerprint
+}
+
+// told notes what a broker answered to a heartbeat.
+func (b *fullBeats) told(addr string, fingerprint int32, h protocol.HeartbeatResponse) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !h.SupportV2 || h.SubChanged {
+		delete(b.known, addr)
+		return
+	}
+	if b.known == nil {
+		b.known = map[string]int32{}
+	}
+	b.known[addr] = fingerprint
+}
+
+// forget has a broker told everything again: it may have been started anew, with an empty memory.
+func (b *fullBeats) forget(addr string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.known, addr)
+}
+
+func (b *fullBeats) forgetAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.known)
+}
+
 // sendHeartbeats tells every known broker which groups this client has, all 30 s and when woken.
 func (c *Client) sendHeartbeats() {
 	for {
 		t := time.NewTimer(jitter(c.cfg.beatEvery))
 		select {
 		case <-t.C:
+			c.beatAll()
 		case <-c.beat:
 			t.Stop()
+			c.heartbeat()
 		case <-c.ctx.Done():
 			t.Stop()
 			return
 		}
-		c.heartbeat()
 	}
 }
 
-// heartbeat tells masters, and with readers the slaves too. Nothing is sent without a group.
+// heartbeat tells brokers everything: something is new, or one of them does not know this client.
 func (c *Client) heartbeat() {
+	c.beats.forgetAll()
+	c.beatAll()
+}
+
+// beatAll tells masters, and with readers the slaves too. Nothing is sent without a group.
+func (c *Client) beatAll() {
 	data := protocol.HeartbeatData{
 		ClientID:        c.id,
 		ProducerDataSet: []protocol.ProducerData{}, ConsumerDataSet: []protocol.ConsumerData{},
@@ -51,12 +101,57 @@ func (c *Client) heartbeat() {
 	if len(data.ProducerDataSet)+len(data.ConsumerDataSet) == 0 {
 		return
 	}
-	r := &invoke.Request{Code: remoting.HeartBeat, Body: protocol.Marshal(&data)}
+	full := &invoke.Request{Code: remoting.HeartBeat}
+	short := full
+	if c.cfg.shortBeats {
+		full.Body = inFull(&data)
+		short = &invoke.Request{Code: remoting.HeartBeat, Body: inShort(data)}
+	} else {
+		full.Body = protocol.Marshal(&data)
+	}
 	c.eachBroker(c.ctx, len(data.ConsumerDataSet) > 0, func(ctx context.Context, addr string) {
-		if _, err := c.call(ctx, "heartbeat", addr, addr, r); err != nil && c.ctx.Err() == nil {
+		r := full
+		if c.cfg.shortBeats && c.beats.has(addr, data.HeartbeatFingerprint) {
+			r = short
+		}
+		res, err := c.call(ctx, "heartbeat", addr, addr, r)
+		if err == nil && c.cfg.shortBeats {
+			var h protocol.HeartbeatResponse
+			if err = h.Decode(res.Command); err == nil {
+				c.beats.told(addr, data.HeartbeatFingerprint, h)
+			}
+		}
+		if err != nil && c.ctx.Err() == nil {
 			c.cfg.logger.Debug("heartbeat", "addr", addr, "err", err)
 		}
 	})
+}
+
+// inFull gives a heartbeat its fingerprint and returns its body. Groups and topics get an order, since
+// the fingerprint must change only with them.
+func inFull(h *protocol.HeartbeatData) []byte {
+	slices.SortFunc(h.ProducerDataSet, func(a, b protocol.ProducerData) int {
+		return strings.Compare(a.GroupName, b.GroupName)
+	})
+	slices.SortFunc(h.ConsumerDataSet, func(a, b protocol.ConsumerData) int {
+		return strings.Compare(a.GroupName, b.GroupName)
+	})
+	for i := range h.ConsumerDataSet {
+		slices.SortFunc(h.ConsumerDataSet[i].SubscriptionDataSet,
+			func(a, b protocol.SubscriptionData) int { return strings.Compare(a.Topic, b.Topic) })
+	}
+	h.HeartbeatFingerprint = h.Fingerprint()
+	return protocol.Marshal(h)
+}
+
+// inShort returns the body of a heartbeat without subscriptions.
+func inShort(h protocol.HeartbeatData) []byte {
+	h.WithoutSub = true
+	h.ConsumerDataSet = slices.Clone(h.ConsumerDataSet)
+	for i := range h.ConsumerDataSet {
+		h.ConsumerDataSet[i].SubscriptionDataSet = []protocol.SubscriptionData{}
+	}
+	return protocol.Marshal(&h)
 }
 
 // eachBroker calls do for every known broker, several at once, each bounded by the call timeout.

@@ -42,6 +42,7 @@ type config struct {
 	resolveEvery time.Duration
 
 	maxMessageSize int     // bytes of a body
+	shortBeats     bool    // heartbeats of version 2
 	errs           []error // of options
 }
 
@@ -139,6 +140,11 @@ func WithCallTimeout(d time.Duration) Option { return func(c *config) { c.callTi
 func WithConnTimeouts(dial, write, idle time.Duration) Option {
 	return func(c *config) { c.dialTimeout, c.writeTimeout, c.idleTimeout = dial, write, idle }
 }
+
+// WithHeartbeatV2 leaves the subscriptions out of heartbeats that a broker knows already, as RocketMQ's
+// clients do with useHeartbeatV2: it saves traffic where many clients have many subscriptions. Brokers
+// say whether they can; those that cannot get all of it each time. The default is no.
+func WithHeartbeatV2() Option { return func(c *config) { c.shortBeats = true } }
 
 // WithMaxMessageSize bounds the body of a message before compression, in bytes, up to 64 MiB. What
 // arrives may have as much, so those who read large messages set it too; 15 MiB always arrive. Give

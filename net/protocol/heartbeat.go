@@ -2,6 +2,8 @@
 
 package protocol
 
+import "slices"
+
 // ConsumeType says how a group gets its messages.
 type ConsumeType string
 
@@ -53,6 +55,24 @@ type HeartbeatData struct {
 	HeartbeatFingerprint int32          `json:"heartbeatFingerprint"` // 0: heartbeat of version 1
 	ProducerDataSet      []ProducerData `json:"producerDataSet"`
 	WithoutSub           bool           `json:"withoutSub"` // version 2: subscriptions as before
+}
+
+// Fingerprint is what a client of version 2 sends as HeartbeatFingerprint: the hash of the body with
+// neither client id nor the versions of subscriptions, so that clients with equal groups have an equal
+// one (RocketMQ's HeartbeatData.computeHeartbeatFingerprint). Groups and subscriptions count in the
+// order they have.
+func (h *HeartbeatData) Fingerprint() int32 {
+	bare := HeartbeatData{
+		ConsumerDataSet: slices.Clone(h.ConsumerDataSet), ProducerDataSet: h.ProducerDataSet,
+	}
+	for i := range bare.ConsumerDataSet {
+		subs := slices.Clone(bare.ConsumerDataSet[i].SubscriptionDataSet)
+		for j := range subs {
+			subs[j].SubVersion = 0
+		}
+		bare.ConsumerDataSet[i].SubscriptionDataSet = subs
+	}
+	return JavaHash(Marshal(&bare))
 }
 
 // ProducerData is one producer group of a client.
