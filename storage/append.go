@@ -48,8 +48,8 @@ type Entry struct {
 
 	// Results.
 
-	// Err is nil, *IllegalError, or one of ErrClosed, ErrReadOnly and ErrDiskFull, maybe wrapped. With
-	// an error nothing of the entry was stored.
+	// Err is nil, *IllegalError, or one of ErrClosed, ErrReadOnly, ErrDiskFull and ErrUnsure, maybe
+	// wrapped. With any error but the last nothing of the entry was stored.
 	Err         error
 	QueueOffset record.QueueOffset    // of the first message
 	At          record.PhysicalOffset // of the first record
@@ -129,7 +129,7 @@ func (s *Store) appendRound(es []Entry, chained bool) (stored int, d *dispatch) 
 }
 
 // writeOut brings the log into its file, where a death of the process leaves it. Entries that need it,
-// or all, fail when that fails: what becomes of them is not known then.
+// or all, get ErrUnsure when that fails.
 func (s *Store) writeOut(es []Entry, all bool) {
 	err := s.log.WriteOut()
 	if err == nil {
@@ -137,7 +137,7 @@ func (s *Store) writeOut(es []Entry, all bool) {
 	}
 	for i := range es {
 		if e := &es[i]; e.Err == nil && (all || !e.AwaitsFlush) {
-			e.Err = s.failed(err)
+			e.Err = fmt.Errorf("%w: %w", ErrUnsure, err)
 		}
 	}
 }

@@ -469,3 +469,42 @@ type lifeOf struct {
 }
 
 func (f lifeOf) Life(string) string { return f.life }
+
+// TestWriteOutFails: a message that does not wait for its flush, and whose write fails, is not refused,
+// as it may be in the file, and not acknowledged either (seed 292).
+func TestWriteOutFails(t *testing.T) {
+	t.Parallel()
+	var fail atomic.Bool
+	cfg := small(t.TempDir())
+	disk, err := crashfs.New(cfg.RootDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.Before = func(op, path string) error {
+		if fail.Load() && op == "write" && strings.Contains(path, "commitlog") {
+			return syscall.EIO
+		}
+		return nil
+	}
+	cfg.FS, cfg.SyncFlush = openFS{disk}, true
+	s, err := storage.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	es := []storage.Entry{
+		{Draft: draft("T", 0, "waits", ""), AwaitsFlush: true}, {Draft: draft("T", 0, "does not", "")},
+	}
+	fail.Store(true)
+	s.Append(es)
+	if es[0].Err != nil || !errors.Is(es[1].Err, storage.ErrUnsure) ||
+		!errors.Is(es[1].Err, syscall.EIO) {
+		t.Errorf("errors %v and %v", es[0].Err, es[1].Err)
+	}
+	if es[1].QueueOffset != 1 || es[1].End <= es[1].At || s.Flushed() >= es[0].End {
+		t.Errorf("entry %+v, flushed to %d", es[1], s.Flushed())
+	}
+	if s.Append(es); !errors.Is(es[0].Err, storage.ErrReadOnly) {
+		t.Errorf("append after it: %v", es[0].Err)
+	}
+}

@@ -17,6 +17,10 @@ var (
 	// ErrDiskFull says that the disk is fuller than the configured ratio, or has no block left. It
 	// ends by itself when there is space again.
 	ErrDiskFull = errors.New("storage: disk is full")
+	// ErrUnsure says that a message is stored, with its results set, and that writing it to its file
+	// failed: with Config.SyncFlush the end of the process, or of the machine, may take it. Nobody
+	// can read it before the next start.
+	ErrUnsure = errors.New("storage: message is stored, but its write failed")
 	// ErrOutOfRange says that an offset lies outside the log.
 	ErrOutOfRange = errors.New("storage: offset is outside the log")
 )

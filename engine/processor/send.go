@@ -11,6 +11,7 @@ package processor
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -364,6 +365,10 @@ func (s *Send) count() {
 const scratchMax = 4 << 20
 
 func (s *Send) settle(call *sendCall, e *storage.Entry) {
+	if errors.Is(e.Err, storage.ErrUnsure) {
+		call.head.Code = int32(remoting.FlushDiskTimeout) // the same: stored, and no more is known
+		e.Err = nil
+	}
 	if e.Err != nil {
 		s.Counters.PutFailed()
 		if !call.oneway {
