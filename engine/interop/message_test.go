@@ -81,7 +81,7 @@ func name(t *testing.T, kind string) string {
 		}
 		shared.suffixes[t] = suffix
 	}
-	return kind + "_" + strings.NewReplacer("/", "_", "=", "_", "#", "_").Replace(t.Name()) + suffix
+	return kind + "_" + strings.NewReplacer("/", "_", "=", "_", "#", "_", ".", "_").Replace(t.Name()) + suffix
 }
 
 func hashOf(body string) string {
