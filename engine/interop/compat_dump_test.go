@@ -5,7 +5,6 @@
 package interop
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/skylarkmq/skylark/storage"
@@ -129,18 +129,20 @@ func copyFile(from, to string) error {
 		return err
 	}
 	defer out.Close()
-	buf, zeros := make([]byte, 1<<16), make([]byte, 1<<16)
+	const seekData, seekHole = 3, 4 // of lseek on Linux
 	for at := int64(0); ; {
-		n, err := io.ReadFull(in, buf)
-		if n > 0 && !bytes.Equal(buf[:n], zeros[:n]) {
-			if _, err := out.WriteAt(buf[:n], at); err != nil {
-				return err
-			}
+		begin, err := in.Seek(at, seekData)
+		if errors.Is(err, syscall.ENXIO) { // nothing but a hole is left
+			size, err := in.Seek(0, io.SeekEnd)
+			return errors.Join(err, out.Truncate(size))
 		}
-		at += int64(n)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return out.Truncate(at)
+		if err != nil {
+			return err
 		}
+		if at, err = in.Seek(begin, seekHole); err != nil {
+			return err
+		}
+		_, err = io.Copy(io.NewOffsetWriter(out, begin), io.NewSectionReader(in, begin, at-begin))
 		if err != nil {
 			return err
 		}

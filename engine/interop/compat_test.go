@@ -96,10 +96,10 @@ func takeTurns(t *testing.T, turns []hand) {
 			NameServer: address(ports(t)), Broker: address(ports(t)), BrokerName: "broker-a", Dir: scratch(t),
 		},
 	}
-	l.timers, l.recalls = true, true
-	for _, turn := range turns { // 4.9 has neither timers nor pops; recalls came after 5.1
+	l.timers, l.newest = true, true
+	for _, turn := range turns { // 4.9 has neither timers nor pops; 5.1 has no recalls, and resets consumers only
 		l.timers = l.timers && !strings.Contains(turn.name, " 4.")
-		l.recalls = l.recalls && l.timers && !strings.Contains(turn.name, " 5.1")
+		l.newest = l.newest && l.timers && !strings.Contains(turn.name, " 5.1")
 	}
 	open(t, jvm, "namesrv", args{"port": port(l.at.NameServer), "dir": scratch(t)})
 	records := 0
@@ -178,7 +178,7 @@ type ledger struct {
 	killed     bool // the turn before this one ended so
 	everKilled bool
 	timers     bool // timers and pops are part of it
-	recalls    bool // and recalls
+	newest     bool // recalls and resets by operators too
 
 	placed map[string]string // "queue offset" of the first topic: what the message's body hashes to
 
@@ -188,6 +188,7 @@ type ledger struct {
 	refused []string // bodies that the retry group has refused once and not taken
 	letters int      // dead letters
 	popped  []string // bodies that are out of the popped topic
+	acked   []string // of the popped topic
 	offset  int64    // of the group on the first topic, queue 0
 	reset   int64    // of another, by an operator
 	count   map[string]int
@@ -199,8 +200,8 @@ func (l *ledger) counts() string {
 	for _, kind := range slices.Sorted(maps.Keys(l.count)) {
 		parts = append(parts, kind+" "+strconv.Itoa(l.count[kind]))
 	}
-	return fmt.Sprintf("%s; lost 0; came twice after kills: %d delayed, %d of transactions",
-		strings.Join(parts, ", "), l.again["later"], l.again["tx"])
+	return fmt.Sprintf("%s; lost 0; came twice: %d delayed, %d of transactions, %d popped",
+		strings.Join(parts, ", "), l.again["later"], l.again["tx"], l.again["pop"])
 }
 
 func (l *ledger) topicOf(kind string) string { return l.topic + "_" + kind }
