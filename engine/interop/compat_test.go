@@ -106,6 +106,8 @@ func takeTurns(t *testing.T, turns []hand) {
 	for i, turn := range turns {
 		l.turn = i
 		h := turn.run(t, l.at, l.conf)
+		// A broker answers before it is registered; one that was killed is registered all the time.
+		waitForRoute(t, l.at.NameServer, "SELF_TEST_TOPIC")
 		if i == 0 {
 			l.createTopics()
 		}
