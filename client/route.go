@@ -86,6 +86,7 @@ type routeTable struct {
 type routeEntry struct {
 	route   atomic.Pointer[topicRoute] // nil: not known; written with the lock held
 	absent  time.Time                  // when a name server said that there is no such topic
+	existed bool                       // it had a route of its own once
 	running *routeFetch
 }
 
@@ -157,6 +158,9 @@ func (t *routeTable) forSend(
 	if terr != nil {
 		return nil, fmt.Errorf("%w (and brokers create none: %w)", err, terr)
 	}
+	if rt := t.again(ctx, topic); rt != nil {
+		return rt, nil
+	}
 	rt = base.templateFor(topic)
 	if len(rt.writable) == 0 {
 		return nil, err
@@ -167,6 +171,26 @@ func (t *routeTable) forSend(
 	}
 	t.mu.Unlock()
 	return rt, nil
+}
+
+// again asks once more for a topic that existed, now that there are brokers; nil when it is gone.
+// While its only broker starts anew, name servers know neither the topic nor TBW102; the broker
+// brings both back at once, and the queues of TBW102 are not those of the topic.
+func (t *routeTable) again(ctx context.Context, topic string) *topicRoute {
+	t.mu.Lock()
+	e := t.entryLocked(topic)
+	existed := e.existed
+	if existed {
+		e.absent = time.Time{}
+	}
+	t.mu.Unlock()
+	if !existed {
+		return nil
+	}
+	if rt, err := t.fetch(ctx, topic); err == nil && len(rt.writable) > 0 {
+		return rt
+	}
+	return nil
 }
 
 // templateFor is the route of a topic that the brokers of rt will create.
@@ -231,7 +255,7 @@ func (t *routeTable) run(topic string, f *routeFetch) {
 		moved = known != nil && !slices.Equal(known.readable, f.route.readable)
 		fresh = known == nil || known.template
 		e.route.Store(f.route)
-		e.absent = time.Time{}
+		e.absent, e.existed = time.Time{}, true
 	case errors.Is(f.err, ErrNoRoute):
 		e.absent = time.Now()
 		if known := e.route.Load(); known != nil && !known.template {
