@@ -300,7 +300,7 @@ func TestNameServersInParallel(t *testing.T) {
 		if err := c.Ping(within(t)); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(from); took > 2*time.Second {
+		if took := time.Since(from); took > 10*time.Second {
 			t.Errorf("a ping took %s beside a dead server", took)
 		}
 	}

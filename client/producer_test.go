@@ -138,7 +138,7 @@ func TestSendLostAnswer(t *testing.T) {
 	if !errors.As(err, &se) || !se.MaybeStored || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want a SendError that may be stored, out of time", err)
 	}
-	if took := time.Since(begin); took > 2*time.Second {
+	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("took %s, the deadline was 200 ms", took)
 	}
 }

@@ -298,7 +298,7 @@ func TestFaultBlocksInConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	from := time.Now()
-	for range 100 {
+	for range 20 {
 		if err := p.SendAsync(within(t), slow, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +315,7 @@ func TestFaultBlocksInConnect(t *testing.T) {
 	if _, err := p.Send(ctx, slow); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
-	if took := time.Since(from); took > time.Second {
+	if took := time.Since(from); took > 2*time.Second { // the connection would take 2.5 s
 		t.Errorf("a context of 50 ms ended the wait after %s", took)
 	}
 	if d.hung.Load() == 0 {
@@ -398,8 +398,8 @@ func TestFaultTimeoutIgnored(t *testing.T) {
 	for _, b := range s.Brokers {
 		b.Swallow(1000)
 	}
-	// With a deadline for each attempt six of them would take 1.2 s.
-	const limit, slack = 200 * time.Millisecond, 700 * time.Millisecond
+	// With a deadline for each attempt six of them would take 3 s.
+	const limit, slack = 500 * time.Millisecond, 2 * time.Second
 	for name, opts := range map[string][]client.ProducerOption{
 		"plain": nil, "linger": {client.WithLinger(time.Millisecond, 1<<10)},
 	} {

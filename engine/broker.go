@@ -38,6 +38,7 @@ type Broker struct {
 	log        *slog.Logger
 	started    time.Time
 	advertised Advertised
+	reserved   net.Listener // keeps the port that the system chose; nil: none
 
 	store   *storage.Store
 	topics  *topic.Table
@@ -165,11 +166,13 @@ const repliesMax = 256
 
 func (b *Broker) chooseAddress() error {
 	if b.cfg.ListenPort == 0 {
-		port, err := freePort(b.cfg.BindAddress)
+		// The address is part of message ids, so it must be known before the first connection. The port
+		// is kept until listen: in the time that recovery takes, others would be given it.
+		l, err := net.Listen("tcp", net.JoinHostPort(b.cfg.BindAddress, "0"))
 		if err != nil {
-			return err
+			return fmt.Errorf("engine: listen on %s: %w", b.cfg.BindAddress, err)
 		}
-		b.cfg.ListenPort = port
+		b.reserved, b.cfg.ListenPort = l, l.Addr().(*net.TCPAddr).Port
 	}
 	a, err := advertise(&b.cfg, b.cfg.ListenPort, hostAddrs())
 	if err != nil {
@@ -182,15 +185,12 @@ func (b *Broker) chooseAddress() error {
 	return nil
 }
 
-// freePort asks the system for a port: the address is part of message ids, so it must be known
-// before the first connection.
-func freePort(host string) (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		return 0, fmt.Errorf("engine: listen on %s: %w", host, err)
+// giveBackPort frees the port that chooseAddress reserved, if any.
+func (b *Broker) giveBackPort() {
+	if b.reserved != nil {
+		_ = b.reserved.Close()
+		b.reserved = nil
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
 }
 
 // listen opens the main and the fast port. From here on commands come in.
@@ -205,6 +205,7 @@ func (b *Broker) listen() error {
 	if fast := b.fastPort(); fast > 0 {
 		addrs = append(addrs, net.JoinHostPort(b.cfg.BindAddress, strconv.Itoa(fast)))
 	}
+	b.giveBackPort()
 	server, err := eventloop.Listen(cfg, addrs, b.newLoopHandler)
 	if err != nil {
 		return fmt.Errorf("engine: listen on %v: %w; if another broker runs here stop it, or set "+
@@ -279,6 +280,7 @@ func (b *Broker) Close(ctx context.Context) error {
 
 func (b *Broker) shutdown(ctx context.Context) error {
 	b.closing.Store(true)
+	b.giveBackPort()
 	var errs []error
 	if b.register != nil {
 		// A name server that is away forgets this broker by itself; it does not hold up the end.

@@ -67,7 +67,7 @@ func TestFaultNameServerAway(t *testing.T) {
 	logTo(&log)(&cfg)
 	begun := time.Now()
 	b := startBroker(t, cfg)
-	if took := time.Since(begun); took > 2*time.Second {
+	if took := time.Since(begun); took > 10*time.Second { // a wait would be 24 s and more
 		t.Errorf("the start took %v", took)
 	}
 	p := newPeer(t, b.Addr().String())
@@ -86,9 +86,9 @@ func TestFaultNameServerAway(t *testing.T) {
 		r := names.call(remoting.GetRouteInfoByTopic, &protocol.RouteRequest{Topic: "alone4"}, nil)
 		return r.Code == remoting.Success && strings.Contains(string(r.Body), b.Advertised().Addr)
 	})
-	if len(log.lines("registered with name server", addr)) < 2 {
-		t.Error("the log does not say that the name server is back")
-	}
+	within(t, 15*time.Second, func() bool { // the line comes behind the registration itself
+		return len(log.lines("registered with name server", addr)) > 1
+	})
 }
 
 // TestFaultNameServerSilent: a name server that takes connections and answers nothing holds up
@@ -105,7 +105,8 @@ func TestFaultNameServerSilent(t *testing.T) {
 	cfg.NameServers = silent.Addr().String() + ";" + names.Addr()
 	begun := time.Now()
 	b := startBroker(t, cfg)
-	if took := time.Since(begun); took > 2*time.Second {
+	// Waiting for the silent one takes 24 s each time.
+	if took := time.Since(begun); took > 10*time.Second {
 		t.Errorf("the start took %v", took)
 	}
 	var wg sync.WaitGroup
@@ -116,11 +117,11 @@ func TestFaultNameServerSilent(t *testing.T) {
 	p := newPeer(t, b.Addr().String())
 	beat := time.Now()
 	p.heartbeat("c", "patient", tags("slow0", "*"))
-	if took := time.Since(beat); took > time.Second {
+	if took := time.Since(beat); took > 5*time.Second {
 		t.Errorf("a heartbeat took %v", took)
 	}
 	wg.Wait()
-	if took := time.Since(begun); took > 2*time.Second {
+	if took := time.Since(begun); took > 10*time.Second {
 		t.Errorf("40 new topics took %v", took)
 	}
 	r := newPeer(t, names.Addr()).call(remoting.GetRouteInfoByTopic, &protocol.RouteRequest{Topic: "slow39"}, nil)
