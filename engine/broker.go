@@ -46,6 +46,7 @@ type Broker struct {
 	members *group.Members
 	locks   *group.Locks
 	lag     *lag.Watch
+	unseen  unconsumed
 	modes   *group.Modes
 	offsets *offset.Table
 	filters *filter.Manager

@@ -152,6 +152,8 @@ type Config struct {
 	CleanIntervalMS     int64  `key:"cleanResourceInterval" min:"100" max:"86400000"`
 	DeletePauseMS       int64  `key:"deleteCommitLogFilesInterval" min:"0" max:"60000"`
 	DeleteBatchMax      int    `key:"deleteFileBatchMax" min:"1"`
+	DeleteUnconsumed    string `key:"deleteUnconsumed" oneof:"warn,hold,delete"`    // ours
+	BallastBytes        int64  `key:"ballastFileSize" min:"-1" max:"1099511627776"` // ours
 	DelayLevels         string `key:"messageDelayLevel"`
 	FlushDelayOffsetMS  int64  `key:"flushDelayOffsetInterval" min:"100" max:"3600000"`
 	TimerWheel          bool   `key:"timerWheelEnable"`
@@ -215,7 +217,7 @@ func Default() Config {
 		TransferBytesDisk: 65536, TransferCountDisk: 8, MemoryMaxRatio: 40,
 		DiskWarningRatio: 90, DiskCleanRatio: 85, DiskMaxUsedRatio: 75, FileReservedHours: 72,
 		DeleteWhen: "04", CleanForcibly: true, CleanIntervalMS: 10000, DeletePauseMS: 100,
-		DeleteBatchMax: 10, TimerWheel: true,
+		DeleteBatchMax: 10, DeleteUnconsumed: "warn", BallastBytes: -1, TimerWheel: true,
 		DelayLevels: delay.DefaultLevels, FlushDelayOffsetMS: 10000,
 		TimerPrecisionMS: 1000, TimerMaxDelaySec: 259200, TimerRollSlots: 172800,
 		TimerFlushMS: 1000, TimerLogFileSize: 100 << 20, RecallUnwritable: true,

@@ -72,6 +72,7 @@ func quietConfig(t *testing.T) engine.Config {
 	cfg.BrokerName, cfg.BindAddress, cfg.ListenPort, cfg.FastPort = "b", "127.0.0.1", 0, -1
 	cfg.StoreRoot = t.TempDir()
 	cfg.CommitLogFileSize, cfg.IndexSlots, cfg.IndexEntries = 8<<20, 500, 2000
+	cfg.BallastBytes = 0
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	return cfg
 }

@@ -69,6 +69,9 @@ func (b *Broker) showHousekeeping(table map[string]string) {
 	if n := b.transactions.Waiting(); n > 0 {
 		table["transactionsWaiting"] = strconv.Itoa(n)
 	}
+	if text := b.unseen.String(); text != "" {
+		table["unconsumedDeleted"] = text
+	}
 	mixed := b.members.Mixed()
 	if len(mixed) > 0 {
 		table["mixedSubscriptions"] = strings.Join(mixed, ", ")

@@ -123,6 +123,10 @@ func (b *Broker) storeConfig() storage.Config {
 		MaxUsedRatio: cfg.DiskMaxUsedRatio, Forcibly: cfg.CleanForcibly,
 		Every: ms(cfg.CleanIntervalMS), Pause: ms(cfg.DeletePauseMS), Batch: cfg.DeleteBatchMax,
 	}
+	if cfg.DeleteUnconsumed != "delete" {
+		s.Retention.Unread = b.unread
+	}
+	s.BallastBytes = cfg.BallastBytes
 	s.DelayLevels = b.delayed.rules.Levels
 	s.Damage, s.Lock = cfg.Damage, cfg.Lock
 	s.Notice = b.notice

@@ -112,11 +112,7 @@ func (s *Store) appendRound(es []Entry, chained bool) (stored int, d *dispatch) 
 			e.Err = ErrNotReached
 			continue
 		}
-		if e.Batch {
-			e.Err = s.appendBatch(e, now)
-		} else {
-			e.Err = s.appendOne(e, now)
-		}
+		e.Err = s.appendEntry(e, now)
 		if e.Err == nil {
 			stored++
 		}
@@ -126,6 +122,23 @@ func (s *Store) appendRound(es []Entry, chained bool) (stored int, d *dispatch) 
 		return stored, nil
 	}
 	return stored, s.publishLocked(now)
+}
+
+// appendEntry stores one entry. One that finds the disk full is tried again when that gave up ballast.
+func (s *Store) appendEntry(e *Entry, now int64) error {
+	err := s.appendKind(e, now)
+	if err != nil && errors.Is(err, ErrDiskFull) && s.ballast.giveUp(err) {
+		e.Places = e.Places[:0]
+		err = s.appendKind(e, now)
+	}
+	return err
+}
+
+func (s *Store) appendKind(e *Entry, now int64) error {
+	if e.Batch {
+		return s.appendBatch(e, now)
+	}
+	return s.appendOne(e, now)
 }
 
 // writeOut brings the log into its file, where a death of the process leaves it. Entries that need it,

@@ -40,6 +40,9 @@ type Retention struct {
 	// (deleteFileBatchMax).
 	Pause time.Duration
 	Batch int
+	// Unread, when set, is asked before each file goes: upTo is where the file ends. True keeps it, and
+	// those behind it. It is called by the cleaner and may wait for the disk.
+	Unread func(upTo record.PhysicalOffset) (keep bool)
 }
 
 // DefaultRetention returns RocketMQ's defaults.
@@ -208,6 +211,9 @@ func (c *cleaner) deleteFront(now time.Time, why string, atOnce bool) {
 		}
 		age, ok := c.age(now, segments[i])
 		if !ok || age < r.Keep && !atOnce {
+			break
+		}
+		if r.Unread != nil && r.Unread(segments[i+1].Base) {
 			break
 		}
 		if !s.queuesOnDisk(segments[i+1].Base) {

@@ -88,6 +88,9 @@ type Config struct {
 	// refused, below the second they are taken again (diskSpaceWarningLevelRatio and
 	// diskSpaceCleanForciblyRatio).
 	DiskFullRatio, DiskFreeRatio int
+	// BallastBytes is the size of a file in RootDir that is given up first when the disk fills; -1: half
+	// a percent of the disk, at most 1 GiB; 0: none.
+	BallastBytes int64
 	// Retention says when old files are deleted. The zero value is DefaultRetention.
 	Retention Retention
 

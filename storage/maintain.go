@@ -73,6 +73,7 @@ func (m *maintainer) run() {
 func (m *maintainer) round() bool {
 	s := m.store
 	m.rounds++
+	s.ballast.look()
 	s.lookAtDisk()
 	if s.log.Wrote()-s.log.Min() > record.PhysicalOffset(s.cfg.SegmentSize) {
 		s.cleaner.wake()

@@ -130,7 +130,7 @@ func (s *Store) open() (err error) {
 			return err
 		}
 	}
-	s.maintainer, s.cleaner = newMaintainer(s), newCleaner(s)
+	s.maintainer, s.cleaner, s.ballast = newMaintainer(s), newCleaner(s), newBallast(s)
 	if err := s.openQueues(); err != nil {
 		return err
 	}

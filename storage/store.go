@@ -26,6 +26,7 @@ type Store struct {
 	indexer    *indexer          // nil without an index
 	maintainer *maintainer
 	cleaner    *cleaner
+	ballast    *ballast
 	inMemory   record.PhysicalOffset // bytes at the end of the log that are taken to be in memory
 	hotBytes   record.PhysicalOffset // bytes at the end of the log that are known to be
 	hotFrom    record.PhysicalOffset // where this run of the store began to write
@@ -88,6 +89,7 @@ type Info struct {
 	LastStoreMS                     int64
 	DiskUsedPercent                 int // -1: unknown
 	DiskFull, ReadOnly              bool
+	Ballast                         int64 // bytes of the ballast file, 0 when it is not there
 	Queues, QueueFilesOpen          int
 	Put, Got                        Counters
 	Reads                           int64
@@ -113,7 +115,8 @@ func (s *Store) Info() Info {
 		Dispatched:  record.PhysicalOffset(s.dispatched.Load()),
 		LastStoreMS: lastMS, DiskUsedPercent: int(s.diskPercent.Load()),
 		DiskFull: s.diskFull.Load(), ReadOnly: s.readOnly.Load(),
-		Queues: s.queues.Len() + s.batches.Len(), QueueFilesOpen: s.queueFilesOpen(),
+		Ballast: s.ballast.held(),
+		Queues:  s.queues.Len() + s.batches.Len(), QueueFilesOpen: s.queueFilesOpen(),
 		Put:      Counters{s.puts.messages.Load(), s.puts.bytes.Load()},
 		Got:      Counters{s.gets.messages.Load(), s.gets.bytes.Load()},
 		Reads:    s.gets.reads.Load(),

@@ -103,3 +103,25 @@ func (s *Store) OffsetByTime(
 	first := q.Search(func(u consumequeue.Unit) bool { return s.storeTime(u) > ms })
 	return max(first-1, q.Min())
 }
+
+// OffsetBehind returns the first queue offset, within the bounds of the queue, whose record lies at or
+// behind a place in the log; the end of the queue when none does. Of a batch queue it returns the
+// beginning. It may wait for the disk.
+func (s *Store) OffsetBehind(
+	topic []byte, queue int32, at record.PhysicalOffset,
+) (found record.QueueOffset) {
+	q := s.lookup(topic, queue)
+	if q == nil {
+		return 0
+	}
+	if q.Batch() {
+		return q.Low()
+	}
+	defer func(old bool) {
+		debug.SetPanicOnFault(old)
+		if vfs.Fault(recover()) != nil {
+			found = q.Min()
+		}
+	}(debug.SetPanicOnFault(true))
+	return q.Search(func(u consumequeue.Unit) bool { return u.At >= at })
+}

@@ -76,6 +76,7 @@ func (b *Broker) config() (engine.Config, error) {
 	cfg.AutoCreateTopic, cfg.AutoCreateGroup = set.autoCreate, set.autoCreate
 	// Small files: the disk that one broker takes, and the time that making them takes.
 	cfg.CommitLogFileSize = 8 << 20
+	cfg.BallastBytes = 0
 	cfg.QueueFileSize = 20 * 1024
 	cfg.IndexSlots, cfg.IndexEntries = 5000, 20000
 	cfg.EventLoops = 1

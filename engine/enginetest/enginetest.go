@@ -74,6 +74,7 @@ func (c *Cluster) brokerConfig() engine.Config {
 	cfg.NameServers = c.names.Addr()
 	cfg.StoreRoot = filepath.Join(c.dir, "store")
 	cfg.CommitLogFileSize = 8 << 20
+	cfg.BallastBytes = 0
 	cfg.QueueFileSize = 6000
 	cfg.IndexSlots, cfg.IndexEntries = 5000, 20000
 	cfg.Logger = slog.New(slog.DiscardHandler)

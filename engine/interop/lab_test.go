@@ -244,7 +244,7 @@ func (made target) start(t *testing.T, program string, conf map[string]string) *
 	file := filepath.Join(t.TempDir(), "broker.conf")
 	lines := map[string]string{
 		"brokerName": made.BrokerName, "brokerClusterName": "DefaultCluster",
-		"mappedFileSizeCommitLog": strconv.Itoa(64 << 20),
+		"mappedFileSizeCommitLog": strconv.Itoa(64 << 20), "ballastFileSize": "0",
 	}
 	maps.Copy(lines, conf)
 	writeConf(t, file, lines)
