@@ -10,10 +10,10 @@ import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
-import java.util.Map;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.TopicConfig;
@@ -73,7 +73,8 @@ final class Stores {
             out.put("messages", messages);
             return out;
         } finally {
-            store.shutdown();
+            // It sleeps for seconds, for the sake of threads that were never started here.
+            new Thread(store::shutdown).start();
         }
     }
 
