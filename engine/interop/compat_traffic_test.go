@@ -240,14 +240,29 @@ func (l *ledger) fillPositions() {
 // fillTransactions leaves some half messages undecided.
 func (l *ledger) fillTransactions() {
 	p := l.transactional()
-	topic := l.topicOf("tx")
-	l.tx = append(l.tx, transact(l.t, p, topic, fmt.Sprintf("commit%d-", l.turn), 3, "commit", "rollback")...)
-	transact(l.t, p, topic, fmt.Sprintf("rollback%d-", l.turn), 3, "rollback", "rollback")
+	l.tx = append(l.tx, l.transact(p, "commit", "commit", "rollback")...)
+	l.transact(p, "rollback", "rollback", "rollback")
 	l.awaitTransactions() // ends are one-way: they may be on their way still
-	undecided := transact(l.t, p, topic, fmt.Sprintf("unknown%d-", l.turn), 3, "unknown", "commit")
+	undecided := l.transact(p, "unknown", "unknown", "commit")
 	run(l.t, l.jvm, "producer.stop", args{"handle": p})
 	l.tx = append(l.tx, undecided...)
-	l.count["half messages"] += 9
+}
+
+// transact sends half messages whose local transactions and checks end as said.
+func (l *ledger) transact(p, prefix, local, check string) []string {
+	l.t.Helper()
+	var bodies []string
+	for _, s := range must[[]sent](l.t, l.jvm, "producer.transactions", args{
+		"handle": p, "topic": l.topicOf("tx"), "prefix": fmt.Sprintf("%s%d-", prefix, l.turn), "count": 3,
+		"properties": args{"local": local, "check": check},
+	}) {
+		if s.Status != "SEND_OK" {
+			l.t.Fatalf("half message: %+v", s)
+		}
+		bodies = append(bodies, s.Body)
+	}
+	l.count["half messages"] += len(bodies)
+	return bodies
 }
 
 // transactional starts the one group of producers that can be asked.
