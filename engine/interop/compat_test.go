@@ -32,7 +32,7 @@ var smallFiles = map[string]string{
 	"maxIndexNum": "1000", "mappedFileSizeTimerLog": "1048576", "maxMessageSize": "262144",
 	"enablePropertyFilter": "true", "recallMessageEnable": "true", "waitTimeMillsInSendQueue": "10000",
 	"transactionTimeOut": "1000", "transactionCheckInterval": "1000", "transactionCheckMax": "100000",
-	"messageDelayLevel": "1s 1s 1s 1s 6s",
+	"messageDelayLevel": "1s 1s 1s 1s 5s",
 }
 
 // hand is one turn of a store directory: who holds it, and how that ends.

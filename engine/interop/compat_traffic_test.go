@@ -30,17 +30,18 @@ func (l *ledger) producer(kind string, extra args) string {
 	return producer(l.t, l.jvm, l.at, a)
 }
 
-// fill does everything that a client can, and notes what it was told.
+// fill does everything that a client can, and notes what it was told. What is to wait for the next turn
+// comes last, so that it still does when this one ends.
 func (l *ledger) fill() {
 	l.fillPlain()
-	l.fillLater()
-	l.fillRefused()
 	l.fillDead()
+	l.fillPositions()
+	l.fillLater()
 	if l.timers {
 		l.fillPopped()
 	}
-	l.fillPositions()
-	l.fillTransactions() // last, so that some are still undecided when the turn ends
+	l.fillRefused()
+	l.fillTransactions()
 }
 
 // place notes a message of the first topic.
@@ -104,7 +105,7 @@ func (l *ledger) fillLater() {
 		soon, late := fmt.Sprintf("soon%d.%d", l.turn, i), fmt.Sprintf("late%d.%d", l.turn, i)
 		how := []args{{"delayLevel": 1}, {"delayLevel": 5}}
 		if l.timers && i%2 == 1 {
-			how = []args{{"delaySeconds": 1}, {"delayMs": 7_000}}
+			how = []args{{"delaySeconds": 1}, {"delayMs": 5_000}}
 		}
 		send(soon, how[0])
 		send(late, how[1])
@@ -112,7 +113,7 @@ func (l *ledger) fillLater() {
 		l.count["delayed"] += 2
 	}
 	if l.newest {
-		gone := send(fmt.Sprint("gone", l.turn), args{"delaySeconds": 7})
+		gone := send(fmt.Sprint("gone", l.turn), args{"delaySeconds": 5})
 		must[string](l.t, l.jvm, "producer.recall", args{
 			"handle": p, "topic": l.topicOf("later"), "recallHandle": gone.RecallHandle,
 		})
@@ -172,7 +173,7 @@ func (l *ledger) fillPopped() {
 	run(l.t, l.jvm, "producer.stop", args{"handle": p})
 	seen := 0
 	eventually(l.t, 30*time.Second, func() error {
-		list, receipts := rawPop(l.t, l.at, l.topicOf("pop"), l.group("pop"), 8*time.Second, time.Second)
+		list, receipts := rawPop(l.t, l.at, l.topicOf("pop"), l.group("pop"), 5*time.Second, time.Second)
 		for i, m := range list {
 			if seen++; seen%3 == 0 {
 				rawAck(l.t, l.at, receipts[i])
