@@ -44,6 +44,7 @@ func (b *Broker) openDelayed() error {
 		Dir: b.configDir(), Store: b.store, Levels: d.rules.Levels,
 		Interval: ms(b.cfg.FlushDelayOffsetMS), AllowEmpty: b.cfg.AllowEmpty, Progress: d.progress,
 		Now: time.Now, Notice: b.notice, Delivered: b.count.delivered,
+		Place: b.topics.Place,
 	})
 	if err != nil || !b.cfg.TimerWheel {
 		return err
@@ -53,6 +54,7 @@ func (b *Broker) openDelayed() error {
 		PrecisionMS: b.cfg.TimerPrecisionMS, FileSize: b.cfg.TimerLogFileSize,
 		RollTicks: b.cfg.TimerRollSlots, Interval: ms(b.cfg.TimerFlushMS), Progress: d.progress,
 		Now: time.Now, Notice: b.notice, Delivered: b.count.delivered,
+		Place: b.topics.Place,
 	})
 	return err
 }

@@ -218,7 +218,7 @@ func (b *Broker) wireTransactions() {
 		TimeOut: ms(b.cfg.TransactionTimeOutMS), Interval: ms(b.cfg.TransactionCheckMS),
 		KeepFor:  time.Duration(b.cfg.FileReservedHours) * time.Hour,
 		CheckMax: b.cfg.TransactionCheckMax, OpMaxSize: b.cfg.TransactionOpMaxSize,
-		HasTopic: func(name []byte) bool { _, ok := b.topics.Lookup(name); return ok },
+		Place: b.topics.Place,
 		GiveUpTopic: func() error {
 			_, err := b.topics.CreateRetry(protocol.TransCheckMaxTimeTopic, 1,
 				protocol.PermRead|protocol.PermWrite, false, false)

@@ -415,9 +415,14 @@ func (r *recovery) putMulti(v record.View, u consumequeue.Unit) error {
 	u.TagsCode = record.TagsCode(tags)
 	var first error
 	eachMulti(v, func(queue string, id int32, at record.QueueOffset) {
-		q := r.queue([]byte(queue), id, u.At)
-		if q == nil || q.Batch() {
+		// Any client can write these properties, and only RocketMQ with enableLmq minds them. A queue
+		// that is not there yet, or far from the offset, is no work of its.
+		q := r.s.queues.Lookup([]byte(queue), id)
+		if q == nil || at > q.Written()+lightGap {
 			return
+		}
+		if old, ok := q.Unit(at); ok && old.At != u.At && r.owns(q.ID(), at, old) {
+			return // another record has the place, and rightly
 		}
 		if err := r.put(q, at, u); err != nil && first == nil {
 			first = err
@@ -426,8 +431,13 @@ func (r *recovery) putMulti(v record.View, u consumequeue.Unit) error {
 	return first
 }
 
+// lightGap bounds how far behind the end of a light queue a record of it may be when the scan begins at
+// it: units that a crash took.
+const lightGap = 1 << 20
+
 // eachMulti calls fn for each light queue of a record that has an offset. Names without one, which
-// stop RocketMQ for good, and names that cannot be folders are left out.
+// stop RocketMQ for good, names that are not those of light queues and names that cannot be folders are
+// left out.
 func eachMulti(v record.View, fn func(queue string, id int32, at record.QueueOffset)) {
 	names, _ := record.Property(v.Properties(), propMultiQueue)
 	offsets, _ := record.Property(v.Properties(), propMultiOffset)
@@ -436,18 +446,14 @@ func eachMulti(v record.View, fn func(queue string, id int32, at record.QueueOff
 	}
 	all, ats := bytes.Split(names, []byte(",")), bytes.Split(offsets, []byte(","))
 	for i, name := range all {
-		if i >= len(ats) || bytes.ContainsAny(name, "/\\") || len(name) == 0 {
+		if i >= len(ats) || bytes.ContainsAny(name, "/\\") || !bytes.HasPrefix(name, []byte(lmqPrefix)) {
 			continue
 		}
 		at, err := strconv.ParseInt(string(ats[i]), 10, 64)
 		if err != nil || at < 0 {
 			continue
 		}
-		id := v.QueueID()
-		if bytes.HasPrefix(name, []byte(lmqPrefix)) {
-			id = 0
-		}
-		fn(string(name), id, record.QueueOffset(at))
+		fn(string(name), 0, record.QueueOffset(at))
 	}
 }
 

@@ -93,7 +93,7 @@ func (b *batch) add(s *Service, l *level, u consumequeue.Unit) {
 		err = errDamaged
 	}
 	if err == nil {
-		d, err = Unpark(v)
+		d, err = Unpark(v, s.cfg.Place)
 	}
 	if errors.Is(err, errForeign) && string(d.Topic) == protocol.HalfTopic {
 		region.Release() // half of a transaction: its producer ends it, not the clock
@@ -118,16 +118,22 @@ func (b *batch) add(s *Service, l *level, u consumequeue.Unit) {
 	b.entries[n].Draft, b.entries[n].Again = d, true
 }
 
+// Place returns the queue of a topic in which a message for one of its queues is stored, which is that
+// queue while the topic has it; ok is false when there is no such topic.
+type Place func(topic []byte, queue int32) (stored int32, ok bool)
+
 var (
 	errNoTarget = errors.New("its property REAL_TOPIC or REAL_QID is missing or wrong")
 	errForeign  = errors.New("its property REAL_TOPIC names a topic to which no client may send")
+	errNoTopic  = errors.New("its property REAL_TOPIC names a topic that is not there, or not any more")
 	errDamaged  = errors.New("its body does not match its check sum")
 )
 
 // Unpark returns the draft with which a waiting message is delivered: everything as it was stored,
 // the properties too, at its real place. A client may write the record of a timer itself, so the place
-// must be one to which it may send.
-func Unpark(v record.View) (record.Draft, error) {
+// must be one to which it may send, and one that is there; otherwise properties could make queues that
+// no configuration knows. A nil place asks for no topic.
+func Unpark(v record.View, place Place) (record.Draft, error) {
 	d := v.Draft()
 	topic, ok := record.Property(d.Properties, PropRealTopic)
 	text, _ := record.Property(d.Properties, PropRealQueue)
@@ -140,6 +146,11 @@ func Unpark(v record.View) (record.Draft, error) {
 	d.PreparedOffset = 0
 	if protocol.RefusedOnSend(topic) {
 		return d, errForeign
+	}
+	if place != nil {
+		if d.QueueID, ok = place(topic, d.QueueID); !ok {
+			return d, errNoTopic
+		}
 	}
 	if present, _ := v.CheckPropertyCRC(); present {
 		d.Properties = record.DeleteProperty(nil, d.Properties, record.PropertyCRC32)

@@ -46,6 +46,8 @@ type Config struct {
 	Notice func(msg string, kv ...any)
 	// Delivered counts a message that was appended to its real topic.
 	Delivered func(topic []byte, messages, bytes int)
+	// Place is asked about the place of every message that is due; nil: it is as the record says.
+	Place Place
 }
 
 const (

@@ -419,7 +419,11 @@ func (s *Service) prepare(it item, nowMS int64) (ok bool) {
 		region.Release()
 		return false
 	}
-	d, err := delay.Unpark(v)
+	place := s.cfg.Place
+	if it.roll { // it is not due: its topic may be there when it is
+		place = nil
+	}
+	d, err := delay.Unpark(v, place)
 	if err != nil {
 		s.cfg.Notice("a timer message cannot be delivered", "offset", it.at, "err", err)
 		s.count(a.topic, -1, nowMS)

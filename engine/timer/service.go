@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skylarkmq/skylark/engine/delay"
 	"github.com/skylarkmq/skylark/engine/progress"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/storage"
@@ -51,6 +52,8 @@ type Config struct {
 	Notice func(msg string, kv ...any)
 	// Delivered counts messages that were appended to their real topic.
 	Delivered func(topic []byte, messages, bytes int)
+	// Place is asked about the place of every message that is due; nil: it is as the record says.
+	Place delay.Place
 }
 
 const (

@@ -66,6 +66,20 @@ func (t *Table) Batch(name string) (batch, known bool) {
 	return ok && HasBatchQueues(c), ok
 }
 
+// Place returns the queue in which a message for a queue of a topic is stored, and false when there is no
+// such topic. It is for places that a stored message names: the topic may have fewer queues than when the
+// message was sent, and a message in a queue that it does not have would reach nobody.
+func (t *Table) Place(name []byte, queue int32) (stored int32, ok bool) {
+	c, ok := t.Lookup(name)
+	if !ok || queue < 0 {
+		return 0, false
+	}
+	if queue < max(c.WriteQueueNums, c.ReadQueueNums) {
+		return queue, true
+	}
+	return queue % max(min(c.WriteQueueNums, c.ReadQueueNums), 1), true
+}
+
 // ParseAttributes reads the text form of attribute changes, "+name=value,-name2" (RocketMQ
 // AttributeParser). Blank text is no change.
 func ParseAttributes(text string) (map[string]string, error) {

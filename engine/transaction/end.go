@@ -76,9 +76,13 @@ func (s *Service) checkEnd(h *half, r *End) error {
 		return remoting.Errorf(remoting.SystemError, "The transaction state table offset wrong")
 	case r.Commit && (len(h.topic) == 0 || h.queue < 0):
 		return remoting.Errorf(remoting.SystemError, "the half message does not say where it shall go")
-	case r.Commit && s.cfg.HasTopic != nil && !s.cfg.HasTopic(h.topic):
-		return remoting.Errorf(remoting.TopicNotExist, "topic[%s] not exist, it was deleted before "+
-			"the transaction was committed", h.topic)
+	case r.Commit && s.cfg.Place != nil:
+		queue, ok := s.cfg.Place(h.topic, h.queue)
+		if !ok {
+			return remoting.Errorf(remoting.TopicNotExist, "topic[%s] not exist, it was deleted before "+
+				"the transaction was committed", h.topic)
+		}
+		h.queue = queue
 	}
 	return nil
 }

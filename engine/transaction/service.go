@@ -55,8 +55,9 @@ type Config struct {
 	// 0: 1 048 576.
 	Window int64
 
-	// HasTopic tells whether a topic exists; messages are not committed to one that was deleted.
-	HasTopic func(topic []byte) bool
+	// Place returns the queue of a topic in which a message for one of its queues is stored, false when
+	// there is no such topic: messages are not committed to one that was deleted.
+	Place func(topic []byte, queue int32) (stored int32, ok bool)
 	// GiveUpTopic makes sure that TRANS_CHECK_MAX_TIME_TOPIC exists. It may block.
 	GiveUpTopic func() error
 	// Producer chooses a connected producer of a group; ok is false when there is none. ask sends it

@@ -123,7 +123,7 @@ func (b *bench) open() {
 	}
 	c := transaction.Config{
 		Store: faulty{store, b}, Offsets: b.offsets, StoreHost: host, Interval: interval, Now: b.clock,
-		HasTopic:    func(name []byte) bool { return !b.deaf[string(name)] },
+		Place:       func(name []byte, queue int32) (int32, bool) { return queue, !b.deaf[string(name)] },
 		GiveUpTopic: func() error { return b.failed },
 		Producer:    b.producer,
 		Notice: func(msg string, kv ...any) {
