@@ -150,3 +150,34 @@ func TestReplyFails(t *testing.T) {
 		}
 	}
 }
+
+// TestReplyFlags: flags of a reply that say what it is not reach the requester as they are, and are not
+// stored; a reply that claims to be an inner batch is not stored at all.
+func TestReplyFlags(t *testing.T) {
+	t.Parallel()
+	c := enginetest.Start(t)
+	p := newPeer(t, c.Broker())
+	asks := requester(t, c.Broker(), "asker@1")
+	ask := func(flags int32, props ...string) {
+		t.Helper()
+		r := replyRequest("asker@1")
+		r.SysFlag = flags
+		for i := 0; i+1 < len(props); i += 2 {
+			r.Properties = record.AppendProperty(r.Properties, props[i], props[i+1])
+		}
+		done := make(chan *invoke.Response, 1)
+		go func() { done <- p.call(remoting.SendReplyMessageV2, r, []byte("answer")) }()
+		if push, _ := asks.confirm(remoting.Success); push.SysFlag != flags {
+			t.Errorf("pushed with flags %#x, want %#x", push.SysFlag, flags)
+		}
+		if answer := <-done; answer.Code != remoting.Success {
+			t.Errorf("flags %#x: %v %q", flags, answer.Code, answer.Remark)
+		}
+	}
+	ask(0x301 | 0x4 | 0xC0 | 0x2)
+	ask(0, "INNER_NUM", "7")
+	d := p.pull(pullRequest(replyTopic, 0, 0, "*", 0))
+	if len(d.views) != 1 || d.views[0].SysFlag() != 0x301 {
+		t.Errorf("stored %d, %+v", len(d.views), d.head)
+	}
+}

@@ -52,14 +52,17 @@ func (p *Clients) Heartbeat(c *Caller, data *protocol.HeartbeatData) group.Heart
 }
 
 // Unregister takes the caller's connection out of the named groups, and its client's queue locks from
-// it before the others are told. Groups that do not exist are no error.
+// it before the others are told. A group that does not exist is no error; as in RocketMQ it is made, if
+// groups are made at all.
 func (p *Clients) Unregister(c *Caller, r *protocol.UnregisterClientRequest) {
 	if r.ConsumerGroup != "" {
 		p.Locks.ReleaseClient(r.ConsumerGroup, r.ClientID)
 	}
 	notify := true
-	if cfg, ok := p.Groups.Find(r.ConsumerGroup); ok {
-		notify = cfg.NotifyConsumerIDsChangedEnable
+	if r.ConsumerGroup != "" {
+		if cfg, ok, err := p.Groups.LookupOrCreate(r.ConsumerGroup); err == nil && ok {
+			notify = cfg.NotifyConsumerIDsChangedEnable
+		}
 	}
 	p.Members.Unregister(c.Channel, r.ProducerGroup, r.ConsumerGroup, notify)
 }

@@ -105,7 +105,7 @@ func (p *Relays) Consume(r *protocol.ConsumeDirectlyRequest) Reply {
 	if c, ok := p.Topics.Find(relayed.Topic); ok {
 		relayed.TopicSysFlag = c.TopicSysFlag
 	}
-	if c, ok := p.Groups.Find(r.Group); ok {
+	if c, ok, err := p.Groups.LookupOrCreate(r.Group); err == nil && ok {
 		relayed.GroupSysFlag = c.GroupSysFlag
 	}
 	return p.relay(remoting.ConsumeMessageDirectly, r.Group, r.ClientID, &relayed, region.Mem)

@@ -74,7 +74,7 @@ func (p *Replies) reply(c *Caller, cmd *remoting.Command) Reply {
 	}
 	own := record.AppendProperty(nil, "MSG_REGION", p.Region)
 	own = record.AppendProperty(own, "TRACE_ON", strconv.FormatBool(p.TraceOn))
-	properties, _ := rewrite(nil, r.Properties, own)
+	properties, seen := rewrite(nil, r.Properties, own)
 	out := Reply{Header: header}
 	if remark := p.push(c, &r, properties, cmd.Body); remark != "" {
 		p.notice("reply does not reach its requester", "topic", string(r.Topic), "group",
@@ -83,7 +83,7 @@ func (p *Replies) reply(c *Caller, cmd *remoting.Command) Reply {
 	} else {
 		header.NoMessage, header.MsgID, header.QueueID = false, []byte("0"), r.QueueID
 	}
-	if p.StoreReplies {
+	if p.StoreReplies && !seen.innerNum { // no reply is an inner batch
 		p.store(c, &r, properties, cmd.Body, header)
 	}
 	return out
@@ -163,14 +163,15 @@ func (p *Replies) push(c *Caller, r *protocol.SendRequest, properties, body []by
 }
 
 // store keeps the reply in its topic. What goes wrong is no matter of the client: the requester has
-// the reply.
+// the reply. Of its sysFlag only what says how the body is compressed is stored; RocketMQ stores 0, so
+// that a compressed reply cannot be read there.
 func (p *Replies) store(
 	c *Caller, r *protocol.SendRequest, properties, body []byte, header *protocol.SendResponse,
 ) {
 	tags, _ := record.Property(properties, "TAGS")
 	entries := []storage.Entry{{Draft: record.Draft{
 		Topic: r.Topic, QueueID: r.QueueID, Flag: r.Flag, ReconsumeTimes: r.ReconsumeTimes,
-		SysFlag: r.SysFlag &^ protocol.SysFlagTransactionMask, BornMS: r.BornMS, BornHost: c.Peer,
+		SysFlag: r.SysFlag & (record.SysCompressed | record.SysCompressionMask), BornMS: r.BornMS, BornHost: c.Peer,
 		StoreHost: p.StoreHost, Body: body, Properties: properties, TagsCode: record.TagsCode(tags),
 	}}}
 	e := &entries[0]
