@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/skylarkmq/skylark/net/invoke"
 	"github.com/skylarkmq/skylark/net/protocol"
@@ -39,10 +38,7 @@ func measureBrokers(ctx context.Context, l *lab, level int) error {
 	if err := l.costOf(ctx, registerCPU, max(100, level), register); err != nil {
 		return err
 	}
-	if err := l.rest(); err != nil {
-		return err
-	}
-	if err := l.idle(ctx, 3*time.Second); err != nil {
+	if err := l.rest(ctx); err != nil {
 		return err
 	}
 	ask := func(i int) *invoke.Request {

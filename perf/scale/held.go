@@ -40,27 +40,44 @@ func (l *lab) hold(ctx context.Context, level int) (*held, error) {
 		return nil, err
 	}
 	h := &held{lab: l, level: level, next: make([]int64, heldQueues)}
-	for range (level + heldQueues - 1) / heldQueues {
+	for i := range (level + heldQueues - 1) / heldQueues {
 		c, err := l.pool.Dial(ctx, l.broker.Addr)
 		if err != nil {
 			return nil, err
+		}
+		// The first pull of a group makes the group, on a worker. A thousand at once would be a
+		// thousand commands for the workers, of which the broker takes 10 000 in all.
+		first := h.pull(i, 0)
+		first.SysFlag = protocol.PullSubscription
+		r, err := c.Call(ctx, &invoke.Request{Code: remoting.PullMessage, Header: first})
+		if err != nil {
+			return nil, err
+		}
+		if r.Code != remoting.PullNotFound {
+			return nil, fmt.Errorf("the first pull of group %d: %w", i, r.Err())
 		}
 		h.conns = append(h.conns, c)
 	}
 	return h, h.park(ctx)
 }
 
+// pull is the header of a pull of one group and queue, which may be held.
+func (h *held) pull(group, queue int) *protocol.PullRequest {
+	return &protocol.PullRequest{
+		Group: fmt.Appendf(nil, "held-%d", group), Topic: []byte(heldTopic), QueueID: int32(queue),
+		QueueOffset: h.next[queue], MaxMessages: 32, Subscription: []byte("*"), MaxBytes: -1,
+		SysFlag:   protocol.PullSuspend | protocol.PullSubscription,
+		SuspendMS: heldFor.Milliseconds(), RequestSource: -1,
+	}
+}
+
 // park sends the pulls and returns when the broker has looked at all of them.
 func (h *held) park(ctx context.Context) error {
 	h.waiting.Add(h.level)
 	for i := range h.level {
-		queue := i % heldQueues
-		r := &invoke.Request{Code: remoting.PullMessage, Header: &protocol.PullRequest{
-			Group: fmt.Appendf(nil, "held-%d", i/heldQueues), Topic: []byte(heldTopic),
-			QueueID: int32(queue), QueueOffset: h.next[queue], MaxMessages: 32,
-			SysFlag: protocol.PullSuspend | protocol.PullSubscription, Subscription: []byte("*"),
-			SuspendMS: heldFor.Milliseconds(), MaxBytes: -1, RequestSource: -1,
-		}, Borrow: true}
+		r := &invoke.Request{
+			Code: remoting.PullMessage, Header: h.pull(i/heldQueues, i%heldQueues), Borrow: true,
+		}
 		if err := h.conns[i/heldQueues].Async(ctx, r, h.done); err != nil {
 			return err
 		}

@@ -92,36 +92,43 @@ func (l *lab) call(
 	return r.Err()
 }
 
-// rest notes what the broker holds while nothing happens: memory, descriptors, mappings.
-func (l *lab) rest() error {
-	u, err := l.broker.Usage()
-	if err != nil {
-		return err
+// quietly is how long the broker may take until what a level has set up is on the disk.
+const quietly = 2 * time.Minute
+
+// rest waits until the broker has flushed and forgotten what the set-up left to do, and notes what
+// it holds then: memory, descriptors, mappings, and the CPU it takes, in percent of a core.
+func (l *lab) rest(ctx context.Context) error {
+	const (
+		look   = 3 * time.Second
+		atRest = 1 // percent of a core
+	)
+	for begun := time.Now(); ; {
+		before, err := l.broker.Usage()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(look):
+		}
+		after, err := l.broker.Usage()
+		if err != nil {
+			return err
+		}
+		l.readings[idleCPU] = (after.CPUSeconds() - before.CPUSeconds()) / look.Seconds() * 100
+		l.readings[memoryKB] = float64(after.RSSAnonBytes) / 1e3
+		if l.readings[idleCPU] <= atRest || time.Since(begun) > quietly {
+			break
+		}
 	}
 	files, err := l.broker.OpenFiles()
 	if err != nil {
 		return err
 	}
 	mapped, err := l.broker.Mappings()
-	l.readings[memoryKB] = float64(u.RSSAnonBytes) / 1e3
 	l.readings[openFiles] = float64(files)
 	l.readings[mappings] = float64(mapped)
-	return err
-}
-
-// idle notes the CPU of the broker while nothing happens, in percent of a core.
-func (l *lab) idle(ctx context.Context, d time.Duration) error {
-	before, err := l.broker.Usage()
-	if err != nil {
-		return err
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-	}
-	after, err := l.broker.Usage()
-	l.readings[idleCPU] = (after.CPUSeconds() - before.CPUSeconds()) / d.Seconds() * 100
 	return err
 }
 

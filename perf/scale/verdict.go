@@ -77,7 +77,9 @@ func (f figure) judgeFlat(values []float64) verdict {
 }
 
 // judgeLinear compares what one more costs between the first and the highest level with what it
-// costs at lower levels. A fixed cost, which the first level shows, thus does not hide growth.
+// costs up to the level before, or the next lower one that shows any growth. A fixed cost, which
+// the first level shows, thus does not hide growth; and caches that are outgrown at some level, after
+// which each costs the same again, are no law of growth.
 func (f figure) judgeLinear(levels []int, values []float64) verdict {
 	first, last := 0, len(values)-1
 	each := func(i int) float64 {
@@ -88,9 +90,9 @@ func (f figure) judgeLinear(levels []int, values []float64) verdict {
 	}
 	v := verdict{Each: each(last)}
 	worst := 0.0
-	for i := first + 1; i < last; i++ {
+	for i := last - 1; i > first && worst == 0; i-- {
 		if values[i]-values[first] > max(f.noise, visible*values[first]) {
-			worst = max(worst, each(last)/each(i))
+			worst = each(last) / each(i)
 		}
 	}
 	switch {

@@ -18,8 +18,9 @@ import (
 // defaultTopicQueues is how many queues clients want of a topic that is created by a send.
 const defaultTopicQueues = 4
 
-// callTimeout bounds one call about routes or offsets.
-const callTimeout = 3 * time.Second
+// callTimeout bounds one call about routes or offsets. A thousand groups ask for those of all their
+// queues when they begin.
+const callTimeout = 10 * time.Second
 
 var errNoTopic = errors.New("topic does not exist")
 
