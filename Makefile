@@ -38,6 +38,7 @@ OTELMQ   := client/otelmq
 SERVICESFLAGS ?=
 PEERFLAGS ?= -idle 10m -clients 10000
 QUICK    ?=
+PEERS    ?=
 COMPAT   := $(CURDIR)/bin/compat-store.txt
 
 .PHONY: help build run fmt fmt-check vet lint tidy-check check test race invariants crash \
@@ -142,9 +143,9 @@ perf: build ## one named load, WORKLOAD=name, with its results folder
 	go run ./perf/peer -skylark bin/skylark -only skylark -workload '$(WORKLOAD)' \
 		-rounds $(ROUNDS) -duration $(DURATION) -warmup $(WARMUP)
 
-perf-peer: build ## beside Apache RocketMQ 5.5.0; ROUNDS=5 to commit, QUICK=1 in 3 minutes
+perf-peer: build ## beside Apache RocketMQ 5.5.0; ROUNDS=5 to commit, QUICK=1 in 3 minutes, PEERS=nats,kafka beside
 	go run ./perf/peer -skylark bin/skylark $(if $(QUICK),-quick,\
-		-rounds $(ROUNDS) -duration $(DURATION) -warmup $(WARMUP) $(PEERFLAGS))
+		-rounds $(ROUNDS) -duration $(DURATION) -warmup $(WARMUP) $(PEERFLAGS)) $(if $(PEERS),-peers $(PEERS))
 
 perf-scale: build ## how cost grows with connections, queues, groups and so on; SCALEFLAGS='-only queues'
 	go run ./perf/scale -skylark bin/skylark $(if $(QUICK),-quick) $(SCALEFLAGS)

@@ -33,6 +33,7 @@ type plan struct {
 	skylark   string        // the binary under test, which is also the load generator
 	only      string        // one side: skylark or apache; empty: both
 	loads     []string      // names of loads; empty: all
+	peers     []string      // brokers of other kinds: nats, kafka
 	quick     bool          // few loads, short
 	rounds    int           // measured runs of each side
 	duration  time.Duration // of one run
@@ -74,11 +75,12 @@ func main() {
 
 func parse(args []string) (plan, error) {
 	var p plan
-	var loads string
+	var loads, peers string
 	f := flag.NewFlagSet("peer", flag.ContinueOnError)
 	f.StringVar(&p.skylark, "skylark", "bin/skylark", "binary under test and load generator")
 	f.StringVar(&p.only, "only", "", "measure one side alone: skylark or apache")
 	f.StringVar(&loads, "workload", "", "loads by name, separated by commas; all without it")
+	f.StringVar(&peers, "peers", "", "brokers of other kinds to measure as well: nats, kafka, or both with a comma")
 	f.BoolVar(&p.quick, "quick", false, "few loads, one short round of each: under 3 minutes, for a first look")
 	f.IntVar(&p.rounds, "rounds", 2, "measured runs of each side, at least 1")
 	f.DurationVar(&p.duration, "duration", 20*time.Second, "length of one run")
@@ -103,6 +105,14 @@ func parse(args []string) (plan, error) {
 	for _, name := range p.loads {
 		if !slices.ContainsFunc(allLoads(), func(l load) bool { return l.name == name }) {
 			return p, fmt.Errorf("no load %q; there are %v", name, loadNames())
+		}
+	}
+	if peers != "" {
+		p.peers = strings.Split(peers, ",")
+	}
+	for _, name := range p.peers {
+		if !slices.Contains(otherNames(), name) {
+			return p, fmt.Errorf("-peers %q: there are %v", name, otherNames())
 		}
 	}
 	if p.only != "" && p.only != "skylark" && p.only != "apache" {
@@ -177,6 +187,7 @@ func run(ctx context.Context, p plan) error {
 		}
 	}
 	b.down("end")
+	failed = append(failed, b.measureOthers(ctx, work))
 	return errors.Join(append(failed, b.out.write(b), ctx.Err())...)
 }
 

@@ -386,6 +386,10 @@ func (r *results) markdown(sides []*side) string {
 		free = append(free, fmt.Sprintf("%s %d", row.load.name, row.memFreeMB))
 	}
 	p("Most free memory in MB when a round began: %s.", strings.Join(free, ", "))
+	if t, ok := r.othersTable(); ok {
+		p("Brokers of other kinds, each with its own protocol and client, a warm-up and %d rounds:", r.plan.rounds)
+		p("%s", t.Markdown())
+	}
 	p("%s", r.restTable(sides).Markdown())
 	p("%s", r.settingsTable(sides).Markdown())
 	for _, n := range r.notes() {

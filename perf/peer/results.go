@@ -26,6 +26,7 @@ type results struct {
 	env     environment
 	rows    []*row
 	rest    []atRest
+	others  []otherRun
 	starts  map[string][]float64 // seconds from the start of the processes to the first message, by side
 }
 
@@ -127,7 +128,7 @@ func (r *results) raw() any {
 			"runs": list, "failure": row.failure, "free_memory_mb": row.memFreeMB,
 		}
 	}
-	return map[string]any{"loads": loads, "at_rest": r.rest, "start_seconds": r.starts}
+	return map[string]any{"loads": loads, "at_rest": r.rest, "start_seconds": r.starts, "others": r.others}
 }
 
 func brief(r *measure.Result) *measure.Result {
