@@ -98,7 +98,7 @@ func New(endpoints []string, opts ...Option) (*Client, error) {
 	pool := invoke.Config{
 		DialTimeout: cfg.dialTimeout, WriteTimeout: cfg.writeTimeout, IdleTimeout: cfg.idleTimeout,
 		Dial: cfg.dialer(), Language: remoting.LanguageGo, MaxFrame: cfg.maxFrame(),
-		OnRequest: c.answerBroker, OnClose: c.disconnected,
+		OnRequest: c.answerBroker, OnClose: c.cfg.hooks.onDisconnect,
 	}
 	if len(cfg.hooks.connect) > 0 {
 		pool.OnOpen = c.cfg.hooks.onConnect
@@ -113,12 +113,6 @@ func New(endpoints []string, opts ...Option) (*Client, error) {
 		c.wg.Go(c.followResolver)
 	}
 	return c, nil
-}
-
-// disconnected hears of each connection that ends.
-func (c *Client) disconnected(addr string, err error) {
-	c.beats.forget(addr)
-	c.cfg.hooks.onDisconnect(addr, err)
 }
 
 // localIP returns the first address of this host that others may know it by, else the loopback one.
@@ -248,14 +242,21 @@ func (c *Client) request(
 	if err == nil && res.Code == remoting.GoAway {
 		res, err = c.once(ctx, addr, r)
 	}
-	if len(c.cfg.hooks.request) > 0 {
-		failed := err
-		if err == nil {
-			failed = brokerError(op, "", addr, res.Code, res.Remark)
-		}
-		c.cfg.hooks.onRequest(op, addr, bodySize(r), time.Since(from), failed)
-	}
+	c.tellHooks(op, addr, r, from, res, err)
 	return res, err
+}
+
+// tellHooks tells the hooks how a request ended.
+func (c *Client) tellHooks(
+	op, addr string, r *invoke.Request, from time.Time, res *invoke.Response, err error,
+) {
+	if len(c.cfg.hooks.request) == 0 {
+		return
+	}
+	if err == nil {
+		err = brokerError(op, "", addr, res.Code, res.Remark)
+	}
+	c.cfg.hooks.onRequest(op, addr, bodySize(r), time.Since(from), err)
 }
 
 func bodySize(r *invoke.Request) int {
@@ -274,6 +275,13 @@ func (c *Client) once(
 	if err != nil {
 		return nil, err
 	}
+	return c.over(ctx, conn, r)
+}
+
+// over asks over one connection.
+func (c *Client) over(
+	ctx context.Context, conn *invoke.Conn, r *invoke.Request,
+) (*invoke.Response, error) {
 	from := time.Now()
 	res, err := conn.Call(ctx, r)
 	if err == nil && res.Code == remoting.GoAway || unanswered(conn, time.Since(from), err) {

@@ -28,19 +28,25 @@ func (c *Client) wakeHeartbeats() {
 // fullBeats knows the brokers that have the subscriptions of this client and need not be told again
 // (RocketMQ's MQClientInstance.sendHeartbeatToBrokerV2).
 type fullBeats struct {
-	mu    sync.Mutex       // guards known
-	known map[string]int32 // fingerprint of what a broker has, by address
+	mu    sync.Mutex         // guards known
+	known map[string]toldOne // by address
 }
 
-func (b *fullBeats) has(addr string, fingerprint int32) bool {
+// toldOne is what a broker has, and the connection it came by: over another one there may be a broker
+// that was started anew and knows nothing.
+type toldOne struct {
+	conn        *invoke.Conn
+	fingerprint int32
+}
+
+func (b *fullBeats) has(addr string, one toldOne) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at, ok := b.known[addr]
-	return ok && at == fingerprint
+	return b.known[addr] == one
 }
 
 // told notes what a broker answered to a heartbeat.
-func (b *fullBeats) told(addr string, fingerprint int32, h protocol.HeartbeatResponse) {
+func (b *fullBeats) told(addr string, one toldOne, h protocol.HeartbeatResponse) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !h.SupportV2 || h.SubChanged {
@@ -48,16 +54,9 @@ func (b *fullBeats) told(addr string, fingerprint int32, h protocol.HeartbeatRes
 		return
 	}
 	if b.known == nil {
-		b.known = map[string]int32{}
+		b.known = map[string]toldOne{}
 	}
-	b.known[addr] = fingerprint
-}
-
-// forget has a broker told everything again: it may have been started anew, with an empty memory.
-func (b *fullBeats) forget(addr string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.known, addr)
+	b.known[addr] = one
 }
 
 func (b *fullBeats) forgetAll() {
@@ -110,21 +109,42 @@ func (c *Client) beatAll() {
 		full.Body = protocol.Marshal(&data)
 	}
 	c.eachBroker(c.ctx, len(data.ConsumerDataSet) > 0, func(ctx context.Context, addr string) {
-		r := full
-		if c.cfg.shortBeats && c.beats.has(addr, data.HeartbeatFingerprint) {
-			r = short
-		}
-		res, err := c.call(ctx, "heartbeat", addr, addr, r)
-		if err == nil && c.cfg.shortBeats {
-			var h protocol.HeartbeatResponse
-			if err = h.Decode(res.Command); err == nil {
-				c.beats.told(addr, data.HeartbeatFingerprint, h)
-			}
+		var err error
+		if c.cfg.shortBeats {
+			err = c.beat2(ctx, addr, full, short, data.HeartbeatFingerprint)
+		} else {
+			_, err = c.call(ctx, "heartbeat", addr, addr, full)
 		}
 		if err != nil && c.ctx.Err() == nil {
 			c.cfg.logger.Debug("heartbeat", "addr", addr, "err", err)
 		}
 	})
+}
+
+// beat2 sends one heartbeat of version 2: the short one to a broker that has the rest.
+func (c *Client) beat2(
+	ctx context.Context, addr string, full, short *invoke.Request, fingerprint int32,
+) error {
+	conn, err := c.pool.Conn(ctx, addr)
+	if err != nil {
+		return err
+	}
+	one, r := toldOne{conn, fingerprint}, full
+	if c.beats.has(addr, one) {
+		r = short
+	}
+	from := time.Now()
+	res, err := c.over(ctx, conn, r)
+	c.tellHooks("heartbeat", addr, r, from, res, err)
+	if err != nil {
+		return err
+	}
+	var h protocol.HeartbeatResponse
+	if err := h.Decode(res.Command); err != nil {
+		return err
+	}
+	c.beats.told(addr, one, h)
+	return brokerError("heartbeat", addr, addr, res.Code, res.Remark)
 }
 
 // inFull gives a heartbeat its fingerprint and returns its body. Groups and topics get an order, since

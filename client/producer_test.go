@@ -387,6 +387,9 @@ func TestCloseWithPending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the broker has the message", func() bool {
+		return s.Brokers[0].Count(remoting.SendMessageV2) > 0
+	})
 	ctx, cancel := context.WithTimeout(within(t), 50*time.Millisecond)
 	defer cancel()
 	if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -95,7 +95,7 @@ func TestClassicPrintsNothingElse(t *testing.T) {
 	p := DefaultProduce()
 	p.NameServers, p.Count = []string{server.Addr()}, 500
 	var text bytes.Buffer
-	out := Output{Reports: &text, Every: 100 * time.Millisecond, Classic: &Classic{Threads: 64}}
+	out := Output{Reports: &text, Every: time.Second, Classic: &Classic{Threads: 64}}
 	if _, err := RunProduce(t.Context(), p, out); err != nil {
 		t.Fatal(err)
 	}

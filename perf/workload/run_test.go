@@ -177,10 +177,11 @@ func TestRateCountsFromDueMoment(t *testing.T) {
 		t.Errorf("result: from %s, asked %v", res.LatencyFrom, res.RateAsked)
 	}
 	// 600 of 1500 messages came due in the stall, with latencies evenly up to 600 ms.
-	if n := res.Latency.Count; n < 1400 || n > 1600 {
-		t.Errorf("%d latencies, want about 1500", n)
+	// A machine with too much to do ends the run later, and then with more messages.
+	if n, want := float64(res.Latency.Count), 1000*res.Seconds; n < 0.9*want || n > 1.1*want {
+		t.Errorf("%v latencies, want about %v", n, want)
 	}
-	if q := res.Latency; q.P90 < 350 || q.Max < 550 {
+	if q := res.Latency; q.P90 < 350 && res.Seconds < 1.7 || q.Max < 550 {
 		t.Errorf("latencies %+v: the stall of 600 ms does not show", q)
 	}
 }
