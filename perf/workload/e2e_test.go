@@ -94,11 +94,18 @@ func makeTopic(ctx context.Context, t *testing.T, nameServer string) {
 		t.Fatal(err)
 	}
 	defer c.Close(ctx)
-	p, err := c.NewProducer("makes-topics")
+	p, err := c.NewProducer("makes-topics", client.WithSendTimeout(20*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Send(ctx, &client.Message{Topic: "load", Body: []byte("x")}); err != nil {
 		t.Fatal(err)
+	}
+	for { // on a busy machine the broker may have stored it before the name server knew the topic
+		if _, err := c.Queues(ctx, "load"); err == nil {
+			return
+		} else if ctx.Err() != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -71,10 +71,19 @@ func TestNoGoroutineStays(t *testing.T) {
 		}
 		p := DefaultProduce()
 		p.NameServers, p.Connections, p.Driver = []string{server.Addr()}, 4, driver
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		looked := make(chan struct{})
+		go func() { // the run ends in the middle of its work
+			defer close(looked)
+			for server.Sends() == 0 && ctx.Err() == nil {
+				tick(time.Millisecond)
+			}
+			cancel()
+		}()
 		res, err := RunProduce(ctx, p, Output{})
 		cancel()
-		if err != nil || res.Messages == 0 {
+		<-looked
+		if err != nil || res.Sent == 0 {
 			t.Errorf("driver %q: %+v, %v", driver, res, err)
 		}
 		if err := server.Close(); err != nil {

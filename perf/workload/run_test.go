@@ -150,7 +150,7 @@ func TestProduceFailures(t *testing.T) {
 	b.Refuse(remoting.SystemBusy, 5)
 	b.Swallow(2)
 	p, c := testProduce(cluster), testConsume(cluster)
-	p.Connections, p.Timeout = 1, Duration(200*time.Millisecond)
+	p.Connections, p.Timeout = 1, Duration(time.Second)
 	sent := produce(t, p)
 	if !sent.OK || sent.ResponseFailed != 5 || sent.SendFailed < 2 {
 		t.Errorf("produced: %+v", sent)
@@ -208,7 +208,8 @@ func TestWarmupIsNotCounted(t *testing.T) {
 	p.Rate, p.Count, p.Verify = 1000, 0, false
 	p.Warmup, p.Duration = Duration(300*time.Millisecond), Duration(300*time.Millisecond)
 	res := produce(t, p)
-	if res.Messages > 400 || res.Latency.Count > 400 || res.Sent < 500 {
+	// 300 came due in the warm-up, however long the machine lets the rest take.
+	if res.Sent-res.Messages < 250 || res.Sent-res.Latency.Count < 250 {
 		t.Errorf("counted %d, latencies %d, sent %d", res.Messages, res.Latency.Count, res.Sent)
 	}
 }
