@@ -106,7 +106,7 @@ func fillTimers(ctx context.Context, b *broker, n int) error {
 	var mu sync.Mutex
 	var failed error
 	for i := range n {
-		after := time.Hour + 46*time.Hour*time.Duration(i)/time.Duration(n)
+		after := time.Hour + 46*time.Hour/time.Duration(n)*time.Duration(i)
 		m := &client.Message{Topic: "timed", Delay: after, Body: strconv.AppendInt(nil, int64(i), 10)}
 		err := p.SendAsync(ctx, m, func(_ client.SendResult, err error) {
 			if err != nil {
