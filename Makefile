@@ -100,7 +100,7 @@ crash-real: build ## kill the broker KILLS times under load, pull YANKS devices 
 
 compat-store: ## stores from and to RocketMQ 4.9.4 to 5.5.0, ten turns, every message counted (needs java and mvn)
 	@mkdir -p bin && date -u '+%F %H:%M UTC, make compat-store, $(VERSION)' >$(COMPAT)
-	go test -count=1 -run '^TestGolden|^TestCheck$$|^TestTablesOfRocketMQ$$|^TestTopicsThatAreKept' \
+	go test -count=1 -run 'Golden|^TestCheck$$|OfRocketMQ|ThatAreKept|^TestVectors$$|^TestOlderRelease' \
 		./storage ./storage/foreign ./engine ./engine/timer ./engine/delay ./engine/transaction | tee -a $(COMPAT)
 	@go test -c -tags interop -o bin/compat.test ./engine/interop
 	cd engine/interop && ../../bin/compat.test -test.run '^TestCompat' -test.timeout 0 -test.parallel 4 \
