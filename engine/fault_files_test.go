@@ -100,3 +100,37 @@ func TestFaultFilesCut(t *testing.T) {
 		t.Error("the log does not say that nothing is taken any more")
 	}
 }
+
+// TestFaultCopiesAreNamed damages a file that has a valid backup: the log says which was read.
+func TestFaultCopiesAreNamed(t *testing.T) {
+	t.Parallel()
+	var log journal
+	cfg := quietConfig(t)
+	logTo(&log)(&cfg)
+	dir := filepath.Join(cfg.StoreRoot, "config")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{
+		"messageRequestMode.json": `{"messageRequestModeMap":{}}`,
+		"consumerFilter.json":     `{"filterDataByTopic":{}}`,
+		"consumerOrderInfo.json":  `{"table":{}}`,
+		"topics.json":             `{"topicConfigTable":{}}`,
+		"subscriptionGroup.json":  `{"subscriptionGroupTable":{}}`,
+		"consumerOffset.json":     `{"offsetTable":{}}`,
+		"delayOffset.json":        `{"offsetTable":{}}`,
+	}
+	for name, text := range files {
+		for path, text := range map[string]string{name: "", name + ".bak": text} {
+			if err := os.WriteFile(filepath.Join(dir, path), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	startBroker(t, cfg)
+	for name := range files {
+		if len(log.lines(filepath.Join(dir, name+".bak"))) == 0 {
+			t.Errorf("the log does not name the copy of %s", name)
+		}
+	}
+}

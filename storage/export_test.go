@@ -13,3 +13,6 @@ func (s *Store) CleanNow(now time.Time) {
 	s.cleaner.manual.Store(1)
 	s.cleaner.look(now)
 }
+
+// LookNow looks once for old files, as the cleaner does every Retention.Every.
+func (s *Store) LookNow(now time.Time) { s.cleaner.look(now) }

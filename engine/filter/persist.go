@@ -40,7 +40,7 @@ const deadGrace = 30 * time.Second
 // When the bits of one do not fit, nothing is taken, as in RocketMQ.
 func (m *Manager) load() error {
 	var f file
-	_, err := vfs.LoadJSONFile(m.path, func(data []byte) error {
+	source, err := vfs.LoadJSONFile(m.path, func(data []byte) error {
 		f = file{}
 		return protocol.Unmarshal(data, &f)
 	})
@@ -51,6 +51,10 @@ func (m *Manager) load() error {
 	}
 	if err != nil {
 		return fmt.Errorf("filter: load %s: %w", m.path, err)
+	}
+	if source != "" && source != m.path {
+		m.cfg.Notice("filters of consumers read from a copy, the file is damaged or missing", "path", m.path,
+			"from", source)
 	}
 	loaded, count := table{}, 0
 	dead := m.cfg.Now().Add(-deadGrace).UnixMilli()

@@ -34,7 +34,7 @@ func OpenModes(dir string, notice func(msg string, kv ...any)) (*Modes, error) {
 		table: map[string]map[string]*protocol.MessageRequestModeBody{},
 	}
 	var f protocol.MessageRequestModeWrapper
-	_, err := vfs.LoadJSONFile(m.path, func(data []byte) error {
+	source, err := vfs.LoadJSONFile(m.path, func(data []byte) error {
 		f = protocol.MessageRequestModeWrapper{}
 		return protocol.Unmarshal(data, &f)
 	})
@@ -47,6 +47,9 @@ func OpenModes(dir string, notice func(msg string, kv ...any)) (*Modes, error) {
 		return m, vfs.SetAside(m.path)
 	case err != nil:
 		return nil, fmt.Errorf("group: load %s: %w", m.path, err)
+	case source != "" && source != m.path && notice != nil:
+		notice("message request modes read from a copy, the file is damaged or missing", "path", m.path,
+			"from", source)
 	}
 	maps.Copy(m.table, f.MessageRequestModeMap)
 	return m, nil

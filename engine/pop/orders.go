@@ -65,7 +65,7 @@ func OpenOrders(dir string, notice func(msg string, kv ...any)) (*Orders, error)
 		table: map[string]map[int32]*order{}, blocked: map[queueKey]int64{}, poke: func() {},
 	}
 	var f ordersFile
-	_, err := vfs.LoadJSONFile(o.path, func(data []byte) error {
+	source, err := vfs.LoadJSONFile(o.path, func(data []byte) error {
 		f = ordersFile{}
 		return protocol.Unmarshal(data, &f)
 	})
@@ -76,6 +76,10 @@ func OpenOrders(dir string, notice func(msg string, kv ...any)) (*Orders, error)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pop: load %s: %w", o.path, err)
+	}
+	if source != "" && source != o.path {
+		notice("order of pop consumers read from a copy, the file is damaged or missing", "path", o.path,
+			"from", source)
 	}
 	for name, queues := range f.Table {
 		topic, group, ok := strings.Cut(name, "@")
