@@ -7,10 +7,12 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/skylarkmq/skylark/storage/indexfile"
 	"github.com/skylarkmq/skylark/storage/record"
+	"github.com/skylarkmq/skylark/storage/vfs"
 )
 
 // indexDelay is how long the indexer lets messages gather before it wakes to index them. A query
@@ -27,6 +29,8 @@ type indexer struct {
 
 	next   atomic.Int64 // first record that is not indexed; its own, read by others
 	failed atomic.Bool  // a file could not be written: nothing is indexed until the next start
+	// stalled: the disk is full. Every wake tries again.
+	stalled atomic.Bool
 
 	awake atomic.Bool   // between a wake and the moment it has caught up
 	kick  chan struct{} // wakes it
@@ -98,10 +102,34 @@ func (x *indexer) follow() {
 		return
 	}
 	end := record.PhysicalOffset(x.store.dispatched.Load())
-	if err := x.indexTo(end); err != nil {
+	err := x.indexTo(end)
+	switch {
+	case err == nil:
+		if x.stalled.Swap(false) {
+			x.store.cfg.Notice("disk has space again, the index goes on", "from", x.next.Load())
+		}
+	case x.store.noSpace(err):
+		if !x.stalled.Swap(true) {
+			x.store.cfg.Notice("disk is full, the index stops until there is room", "err", err)
+		}
+	default:
 		x.failed.Store(true)
 		x.store.cfg.Notice("index stops until the next start, which catches up", "err", err)
 	}
+}
+
+// spaceLeast is how many bytes must be free for a memory fault to have another cause than a full disk.
+const spaceLeast = 1 << 20
+
+// noSpace reports whether an error of the index comes of a full disk: a store into its sparse files is
+// a memory fault then.
+func (s *Store) noSpace(err error) bool {
+	var fault *vfs.FaultError
+	if errors.As(err, &fault) {
+		u, err := vfs.OS().Usage(s.cfg.RootDir)
+		return err == nil && u.Total > 0 && u.Avail < spaceLeast
+	}
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // indexWindow is how many bytes of log are held in place at once, and how often the indexer looks
@@ -203,6 +231,9 @@ func (x *indexer) catchUp(wait time.Duration) bool {
 		x.wake()
 		signal(x.hurry)
 		x.progress.Wait()
+		if x.stalled.Load() {
+			break // tried once; with the disk full it would only be tried again
+		}
 	}
 	return x.next.Load() >= end
 }
