@@ -72,6 +72,11 @@ func (b *Broker) showHousekeeping(table map[string]string) {
 	if text := b.unseen.String(); text != "" {
 		table["unconsumedDeleted"] = text
 	}
+	if cold := b.store.Info().Cold; cold.Reads > 0 || cold.Units > 0 {
+		table["coldReadTimes"] = strconv.FormatInt(cold.Reads, 10)
+		table["coldReadBytes"] = strconv.FormatInt(cold.Bytes, 10)
+		table["coldQueueReadTimes"] = strconv.FormatInt(cold.Units, 10)
+	}
 	mixed := b.members.Mixed()
 	if len(mixed) > 0 {
 		table["mixedSubscriptions"] = strings.Join(mixed, ", ")

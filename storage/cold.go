@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/skylarkmq/skylark/storage/mappedfile"
 	"github.com/skylarkmq/skylark/storage/record"
 	"github.com/skylarkmq/skylark/zerocopy"
 )
@@ -55,18 +56,33 @@ func (s *Store) cold(first, last record.PhysicalOffset, regions []zerocopy.Regio
 // warmStep is how much Warm reads at once, in bytes.
 const warmStep = 256 << 10
 
-// Warm brings regions into the page cache by reading them. It blocks for the disk, so it belongs
-// into a reader pool and not on an event loop. The regions stay the caller's.
+// Bounds of what is read ahead behind a cold read, in bytes.
+const prefetchMin, prefetchMax = 256 << 10, 4 << 20
+
+// Warm brings regions of one read into the page cache by reading them, and has the kernel fetch what
+// the next reads of the same queue will find behind them. It blocks for the disk, so it belongs into a
+// reader pool and not on an event loop. The regions stay the caller's.
 func (s *Store) Warm(rs []zerocopy.Region) error {
+	if len(rs) == 0 {
+		return nil
+	}
+	s.colds.reads.Add(1)
 	buf := make([]byte, warmStep)
 	for i := range rs {
 		r := &rs[i]
+		s.colds.bytes.Add(int64(r.Size))
 		for at := 0; at < r.Size; at += warmStep {
 			n := min(warmStep, r.Size-at)
 			if _, err := r.ReadAt(buf[:n], int64(at)); err != nil && !errors.Is(err, io.EOF) {
 				return fmt.Errorf("storage: read %d bytes from disk: %w", n, err)
 			}
 		}
+	}
+	last := &rs[len(rs)-1]
+	if file, ok := last.Holder.(*mappedfile.File); ok {
+		// Messages of other queues lie between: the next read spans about as much as this one.
+		span := last.Off + int64(last.Size) - rs[0].Off
+		file.Prefetch(int(last.Off)+last.Size, int(min(max(2*span, prefetchMin), prefetchMax)))
 	}
 	return nil
 }

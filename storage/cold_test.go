@@ -16,7 +16,12 @@ import (
 // forget drops a store's log from the page cache.
 func forget(t *testing.T, dir string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "commitlog", "0*"))
+	forgetFiles(t, filepath.Join(dir, "commitlog", "0*"))
+}
+
+func forgetFiles(t *testing.T, pattern string) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
@@ -32,7 +37,7 @@ func forget(t *testing.T, dir string) {
 		if err := f.Forget(0, size); err != nil {
 			t.Fatal(err)
 		}
-		if resident, err := f.Resident(0, 64<<10); err != nil || resident {
+		if resident, err := f.Resident(0, min(size, 64<<10)); err != nil || resident {
 			t.Skipf("this kernel or file system does not drop pages on request: %v %v", resident, err)
 		}
 		_ = f.Close()
@@ -71,8 +76,12 @@ func TestColdReads(t *testing.T) {
 		if res.Status != storage.Found || !res.Cold {
 			t.Fatalf("%s: %v, cold %v after the pages were dropped", topic, res.Status, res.Cold)
 		}
+		before, bytes := s.Info().Cold, res.Bytes
 		if err := s.Warm(res.Regions); err != nil {
 			t.Fatal(err)
+		}
+		if c := s.Info().Cold; c.Reads != before.Reads+1 || c.Bytes != before.Bytes+int64(bytes) {
+			t.Errorf("%s: counted %+v after %+v and a read of %d bytes", topic, c, before, bytes)
 		}
 		zerocopy.ReleaseAll(res.Regions)
 		s.Read(&req, &res)
@@ -80,5 +89,55 @@ func TestColdReads(t *testing.T) {
 			t.Errorf("%s: still cold after Warm", topic)
 		}
 		zerocopy.ReleaseAll(res.Regions)
+	}
+}
+
+// TestColdUnits: who must not wait for the disk is told that units of the queue may be there, and
+// another reader brings them in. It is counted.
+func TestColdUnits(t *testing.T) {
+	t.Parallel()
+	cfg := storage.DefaultConfig(t.TempDir())
+	cfg.SegmentSize, cfg.MaxMessageSize, cfg.QueueFileSize = 64<<20, 1<<20, 200_000
+	cfg.IndexEnable = false
+	cfg.HotBytes = 1
+	s := open(t, cfg)
+	es := make([]storage.Entry, 100)
+	for range 1500 { // more than one file of the queue, and more than is taken to be fresh
+		for i := range es {
+			es[i] = storage.Entry{Draft: draft("T", 0, "m", "")}
+		}
+		if s.Append(es); es[0].Err != nil {
+			t.Fatal(es[0].Err)
+		}
+	}
+	var res storage.ReadResult
+	req := storage.ReadRequest{Topic: []byte("T"), MaxMessages: 8, MemoryOnly: true, From: 55_000}
+	expect := func(when string, cold bool) {
+		t.Helper()
+		s.Read(&req, &res)
+		if res.ColdUnits != cold || cold != (res.Messages == 0) || res.Max != 150000 {
+			t.Fatalf("%s: cold %v, %d messages, %s", when, res.ColdUnits, res.Messages, res.Status)
+		}
+		zerocopy.ReleaseAll(res.Regions)
+	}
+	expect("just written", false)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, cfg)
+	forgetFiles(t, filepath.Join(cfg.RootDir, "consumequeue", "T", "0", "*1000000"))
+	expect("neither mapped nor in memory", true)
+	if s.Recent([]byte("T"), 0, 55_000) {
+		t.Error("a unit that is not in memory is recent")
+	}
+	req.MemoryOnly = false
+	expect("by the pool", false)
+	if err := s.Warm(nil); err != nil {
+		t.Fatal(err)
+	}
+	req.MemoryOnly = true
+	expect("brought in", false)
+	if c := s.Info().Cold; c.Units != 1 || c.Reads != 0 {
+		t.Errorf("counted %+v", c)
 	}
 }

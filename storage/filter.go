@@ -84,8 +84,11 @@ func (w *window) release() {
 
 // Recent reports whether the record at a queue offset, and with it all that follow, are known to be
 // in memory, so that a read with a Filter does not wait for the disk. An offset that is not in the
-// queue is recent: there is nothing to read. Cost: no system call.
+// queue is recent: there is nothing to read. Cost: no system call near the end of the queue.
 func (s *Store) Recent(topic []byte, queue int32, at record.QueueOffset) bool {
+	if q := s.lookup(topic, queue); q != nil && !q.InMemory(at, 1) {
+		return false
+	}
 	u, ok := s.Unit(topic, queue, at)
 	if !ok {
 		low, end, known := s.QueueBounds(topic, queue)

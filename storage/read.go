@@ -57,6 +57,9 @@ type ReadRequest struct {
 	// Filter is asked about each record that TagCodes lets pass; nil: they all match. With one, Read
 	// reads bytes of the log: see Recent.
 	Filter Filter
+	// MemoryOnly is for callers that must not wait for the disk: where units of the queue may have to
+	// come from there, nothing is read and the result says ColdUnits.
+	MemoryOnly bool
 	// Touch has Read look at each page of what it returns, for callers that use the bytes themselves
 	// and not only send them: what cannot be read is then an error here and no fault there.
 	Touch bool
@@ -83,6 +86,8 @@ type ReadResult struct {
 	// Cold says that some of the bytes are not in the page cache. The regions are valid, but
 	// sending them would wait for the disk: see Store.Warm.
 	Cold bool
+	// ColdUnits says that nothing was read, see ReadRequest.MemoryOnly.
+	ColdUnits bool
 	// Err says that the files could not be read. Nothing was found then.
 	Err error
 }
@@ -98,8 +103,8 @@ type run struct {
 // DefaultMessageStore.getMessage: at least one message when any matches, then as many as the limits
 // allow. It returns regions of the log; without a Filter it never touches their bytes.
 //
-// It may be called from any goroutine and does not block, except that units of a queue that were
-// not read for a long time come from disk. Cost: no allocation, one hold per stretch of adjacent
+// It may be called from any goroutine and does not block with MemoryOnly; without it units of a queue that
+// were not read for a long time come from disk. Cost: no allocation, one hold per stretch of adjacent
 // records; where the log is old, one system call when all of it is in memory, else one per stretch.
 func (s *Store) Read(req *ReadRequest, res *ReadResult) {
 	res.Regions = res.Regions[:0]
@@ -128,6 +133,11 @@ func (s *Store) Read(req *ReadRequest, res *ReadResult) {
 	case from > res.Max:
 		res.Status, res.Next = OffsetOverflowBadly, res.Max
 	default:
+		if req.MemoryOnly && !q.InMemory(from, s.cfg.MaxFilterBytes/consumequeue.UnitSize) {
+			res.ColdUnits, res.Next = true, from
+			s.colds.units.Add(1)
+			return
+		}
 		if q.Batch() {
 			s.scanBatch(q, req, res)
 		} else {

@@ -71,6 +71,7 @@ type Store struct {
 	checkpoint   Checkpoint
 
 	puts, gets counters
+	colds      struct{ reads, bytes, units atomic.Int64 }
 
 	closing  sync.Once
 	closeErr error
@@ -81,6 +82,13 @@ type counters struct{ reads, messages, bytes atomic.Int64 }
 
 // Counters are messages and bytes since the start.
 type Counters struct{ Messages, Bytes int64 }
+
+// ColdCounters count reads since the start that the page cache could not serve.
+type ColdCounters struct {
+	Reads int64 // of the log, that waited for the disk
+	Bytes int64 // of their messages
+	Units int64 // of a queue, whose units may have had to come from the disk
+}
 
 // Info describes the state of a store.
 type Info struct {
@@ -93,6 +101,7 @@ type Info struct {
 	Queues, QueueFilesOpen          int
 	Put, Got                        Counters
 	Reads                           int64
+	Cold                            ColdCounters
 	Recovery                        RecoveryInfo
 	Checkpoint                      Checkpoint
 }
@@ -117,9 +126,12 @@ func (s *Store) Info() Info {
 		DiskFull: s.diskFull.Load(), ReadOnly: s.readOnly.Load(),
 		Ballast: s.ballast.held(),
 		Queues:  s.queues.Len() + s.batches.Len(), QueueFilesOpen: s.queueFilesOpen(),
-		Put:      Counters{s.puts.messages.Load(), s.puts.bytes.Load()},
-		Got:      Counters{s.gets.messages.Load(), s.gets.bytes.Load()},
-		Reads:    s.gets.reads.Load(),
+		Put:   Counters{s.puts.messages.Load(), s.puts.bytes.Load()},
+		Got:   Counters{s.gets.messages.Load(), s.gets.bytes.Load()},
+		Reads: s.gets.reads.Load(),
+		Cold: ColdCounters{
+			Reads: s.colds.reads.Load(), Bytes: s.colds.bytes.Load(), Units: s.colds.units.Load(),
+		},
 		Recovery: s.recovered, Checkpoint: checkpoint,
 	}
 	info.Indexed = info.Dispatched

@@ -306,10 +306,16 @@ func (p *Pull) serve(c *eventloop.Conn, call *pulled, held *heldPull) (waits boo
 			return false
 		}
 	}
-	if call.filter != nil && p.readAside(c, call, held) {
+	r := call.req
+	if call.filter != nil && !p.Store.Recent(r.Topic, r.QueueID, record.QueueOffset(r.QueueOffset)) {
+		p.readAside(c, call, held)
 		return true
 	}
 	p.readStore(call)
+	if p.res.ColdUnits {
+		p.readAside(c, call, held)
+		return true
+	}
 	return p.finish(c, call, held)
 }
 
@@ -334,6 +340,7 @@ func (p *Pull) finish(c *eventloop.Conn, call *pulled, held *heldPull) (waits bo
 
 func (p *Pull) readStore(call *pulled) {
 	p.read = readRequest(call)
+	p.read.MemoryOnly = true
 	p.Store.Read(&p.read, &p.res)
 }
 

@@ -76,15 +76,12 @@ func (f *retryFilter) Match(props []byte) bool {
 	return data == nil || data.Compiled.Match(props)
 }
 
-// readAside lets the reader pool scan where the log may have to come from the disk, since a filter
-// looks at every record on the way. False: the loop may read by itself. When the pool is full the
-// client is told to come again.
-func (p *Pull) readAside(c *eventloop.Conn, call *pulled, held *heldPull) bool {
+// readAside lets the reader pool read where units of the queue may have to come from the disk, or the
+// log, since a filter looks at every record on the way. When the pool is full the client is told to come
+// again.
+func (p *Pull) readAside(c *eventloop.Conn, call *pulled, held *heldPull) {
 	r := call.req
 	at := record.QueueOffset(r.QueueOffset)
-	if p.Store.Recent(r.Topic, r.QueueID, at) {
-		return false
-	}
 	a := &asidePull{pull: p, held: held}
 	if held == nil {
 		a.held, a.first = p.copyHeld(c, call), true
@@ -94,21 +91,22 @@ func (p *Pull) readAside(c *eventloop.Conn, call *pulled, held *heldPull) bool {
 		of := a.held.call()
 		a.read = readRequest(&of)
 		store.Read(&a.read, &a.res)
-		a.err = store.Warm(a.res.Regions)
-		a.res.Cold = false
+		if a.res.Cold {
+			a.err = store.Warm(a.res.Regions)
+			a.res.Cold = false
+		}
 		a.held.ref.Post(a)
 	})
 	if handed {
-		return true
+		return
 	}
 	p.res = storage.ReadResult{Next: at, Regions: p.res.Regions[:0]}
 	p.res.Min, p.res.Max, _ = p.Store.QueueBounds(r.Topic, r.QueueID)
 	p.answer(c, call, remoting.PullRetryImmediately, "NO_MATCHED_MESSAGE")
 	p.giveBack(a.held)
-	return true
 }
 
-// asidePull is a filtered read on the reader pool.
+// asidePull is a whole read on the reader pool.
 type asidePull struct {
 	pull  *Pull
 	held  *heldPull

@@ -159,6 +159,7 @@ func (l *loader) load(q *Queue) (State, []string, error) {
 	if err != nil {
 		return state, foreign, err
 	}
+	q.loaded = end
 	q.written.Store(end)
 	q.end.Store(end)
 	q.flushed.Store(end)

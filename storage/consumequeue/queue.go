@@ -33,6 +33,9 @@ type Queue struct {
 	min     atomic.Int64 // first unit whose record the log still has
 	flushed atomic.Int64 // flusher: bytes are on disk
 
+	// Units from here on were written by this process. Constant after Load.
+	loaded int64
+
 	dirty atomic.Bool // in the set's list of queues to flush
 	named atomic.Bool // the names of all files are on disk
 

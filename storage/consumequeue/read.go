@@ -42,6 +42,46 @@ func (q *Queue) Units(at record.QueueOffset) (u Units, ok bool) {
 	return q.unitsBelow(at, q.End())
 }
 
+// freshUnits is how many units at the end of a queue are taken to be in memory as far as this process
+// wrote them.
+const freshUnits = 2048
+
+// InMemory reports whether the next units from at on, count of them as far as they exist, are in the page
+// cache and their file is mapped, so that reading them does not wait. Where the system cannot tell they
+// are taken to be. Cost: nothing near the end of the queue, else one system call.
+func (q *Queue) InMemory(at record.QueueOffset, count int) bool {
+	end := q.Max()
+	if at < 0 || at >= end || int64(at) >= q.loaded && end-at <= freshUnits {
+		return true
+	}
+	if q.set.cfg.Batch {
+		return false // offsets are no places in the file
+	}
+	size := q.set.cfg.FileSize
+	pos := int64(at) * q.set.unit
+	base := pos - pos%size
+	s := q.retainMapped(base)
+	if s == nil {
+		return false
+	}
+	defer s.release()
+	n := min(int64(count)*q.set.unit, int64(end)*q.set.unit-pos, size-(pos-base))
+	resident, err := s.file.Resident(int(pos-base), int(n))
+	return err != nil || resident
+}
+
+// retainMapped returns the file that begins at base with a reference, nil when it is not mapped.
+func (q *Queue) retainMapped(base int64) *segment {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, s := range q.mapped {
+		if s.base == base && s.retain() {
+			return s
+		}
+	}
+	return nil
+}
+
 func (q *Queue) unitsBelow(at, end record.QueueOffset) (Units, bool) {
 	if at < 0 || at >= end {
 		return Units{}, false

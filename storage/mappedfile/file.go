@@ -217,7 +217,16 @@ func (f *File) Stat() (fs.FileInfo, error) { return f.fs.Stat(f.path) }
 // Resident reports whether a range is in memory, so that reading it does not wait for the disk;
 // vfs.ErrNotSupported where the kernel cannot tell. One system call.
 func (f *File) Resident(from, size int) (bool, error) {
-	return f.f.Resident(int64(from), int64(size))
+	resident, err := f.f.Resident(int64(from), int64(size))
+	if m := f.mapping.Load(); m != nil && errors.Is(err, vfs.ErrNotSupported) {
+		return m.Resident(from, size) // Linux before 6.5
+	}
+	return resident, err
+}
+
+// Prefetch asks for a range to be read into memory and does not wait.
+func (f *File) Prefetch(from, size int) {
+	_ = f.f.Prefetch(int64(from), int64(min(size, f.size-from))) // without it reads are slower
 }
 
 // Retain takes a hold, given back with Release. It fails when the file is being torn down.

@@ -148,6 +148,38 @@ func (f *osFile) Resident(from, size int64) (bool, error) {
 	return false, &fs.PathError{Op: "cachestat", Path: f.Name(), Err: errno}
 }
 
+func (f *osFile) Prefetch(from, size int64) error {
+	return eintr(func() error { return unix.Fadvise(f.fd, from, size, unix.FADV_WILLNEED) })
+}
+
+// residentPages is how many pages one call of mincore is asked about.
+const residentPages = 64
+
+// Resident asks mincore, which tells of the page cache also what this mapping never touched.
+func (m *osMapping) Resident(from, size int) (bool, error) {
+	from, to := pages(from, size, len(m.b))
+	page := os.Getpagesize()
+	var there [residentPages]byte
+	for from < to {
+		n := min((to-from+page-1)/page, residentPages)
+		_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m.b[from])),
+			uintptr(min(n*page, to-from)), uintptr(unsafe.Pointer(&there[0])))
+		if errno == unix.ENOSYS {
+			return false, ErrNotSupported
+		}
+		if errno != 0 {
+			return false, &fs.PathError{Op: "mincore", Path: m.path, Err: errno}
+		}
+		for _, b := range there[:n] {
+			if b&1 == 0 {
+				return false, nil
+			}
+		}
+		from += n * page
+	}
+	return true, nil
+}
+
 func (m *osMapping) Populate(from, size int) error {
 	from, to := pages(from, size, len(m.b))
 	if from == to {

@@ -24,6 +24,10 @@ func (f *osFile) NextData(from int64) int64 { return from }
 
 func (f *osFile) Resident(int64, int64) (bool, error) { return false, ErrNotSupported }
 
+func (f *osFile) Prefetch(int64, int64) error { return nil }
+
+func (m *osMapping) Resident(int, int) (bool, error) { return false, ErrNotSupported }
+
 func (m *osMapping) Populate(int, int) error { return ErrNotSupported }
 
 func (m *osMapping) ReadAhead(bool) {}

@@ -245,3 +245,75 @@ func TestFile(t *testing.T) {
 		t.Errorf("used ratio %v", got)
 	}
 }
+
+// TestMappingResident: a mapping tells which of its pages are in the page cache, without touching them.
+func TestMappingResident(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, bytes.Repeat([]byte{1}, size), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := vfs.OS().OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := errors.Join(f.Sync(), f.Forget(0, size)); err != nil {
+		t.Fatal(err)
+	}
+	if there, err := f.Resident(0, size); err != nil || there {
+		t.Skipf("this kernel or file system does not drop pages on request: %v %v", there, err)
+	}
+	m, err := f.Map(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Unmap() }()
+	resident := func(from, n int) bool {
+		t.Helper()
+		there, err := m.Resident(from, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return there
+	}
+	if resident(0, 1) || resident(size-1, 1) || resident(0, size) {
+		t.Error("dropped pages are taken to be in memory")
+	}
+	if _, err := f.ReadAt(make([]byte, size), 0); err != nil {
+		t.Fatal(err)
+	}
+	if !resident(0, size) || !resident(5000, 300_000) {
+		t.Error("pages that were read are not in memory")
+	}
+	if err := f.Prefetch(0, size); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWriteZeros writes over nothing but what it is told to.
+func TestWriteZeros(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "f")
+	want := bytes.Repeat([]byte{1}, 5*vfs.PageSize)
+	if err := os.WriteFile(path, want, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := vfs.OS().OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	err = f.WriteZeros(vfs.PageSize, 2*vfs.PageSize)
+	if errors.Is(err, vfs.ErrNotSupported) {
+		t.Skip("this file system takes no writes past the page cache")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(want[vfs.PageSize : 3*vfs.PageSize])
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("other bytes than those of two pages are zero: %v", err)
+	}
+}

@@ -87,6 +87,8 @@ type File interface {
 	// Resident reports whether the whole range is in the page cache; ErrNotSupported on kernels
 	// that cannot tell cheaply.
 	Resident(from, size int64) (bool, error)
+	// Prefetch asks for a range to be read into the page cache and does not wait. It promises nothing.
+	Prefetch(from, size int64) error
 	// Map maps [0, size) for reading, and for writing when the file was opened for that. The file must
 	// be that long and stay so.
 	Map(size int) (Mapping, error)
@@ -106,6 +108,9 @@ type Mapping interface {
 	// ReadAhead switches what a fault brings in: the page and its neighbours, as at first, which on a
 	// disk with much read-ahead are megabytes of zeros where a file has a hole; or the page alone.
 	ReadAhead(on bool)
+	// Resident reports whether the whole range is in the page cache; ErrNotSupported where the system
+	// cannot tell. One system call.
+	Resident(from, size int) (bool, error)
 	// Unmap ends the mapping; Bytes must not be touched any more.
 	Unmap() error
 }
