@@ -3,20 +3,14 @@
 package storage
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strconv"
 
 	"github.com/skylarkmq/skylark/storage/mappedfile"
 	"github.com/skylarkmq/skylark/storage/record"
 	"github.com/skylarkmq/skylark/zerocopy"
 )
-
-// defaultMemory is what a machine is taken to have when it does not say (as RocketMQ does).
-const defaultMemory = 24 << 30
 
 // coldSpan is the most bytes between the first and the last record of a read that are asked about
 // together.
@@ -85,21 +79,4 @@ func (s *Store) Warm(rs []zerocopy.Region) error {
 		file.Prefetch(int(last.Off)+last.Size, int(min(max(2*span, prefetchMin), prefetchMax)))
 	}
 	return nil
-}
-
-// memoryBytes returns the memory of the machine.
-func memoryBytes() int64 {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return defaultMemory
-	}
-	for line := range bytes.Lines(text) {
-		fields := bytes.Fields(line)
-		if len(fields) >= 2 && string(fields[0]) == "MemTotal:" {
-			if kib, err := strconv.ParseInt(string(fields[1]), 10, 64); err == nil {
-				return kib << 10
-			}
-		}
-	}
-	return defaultMemory
 }

@@ -185,7 +185,7 @@ func (s *Store) start(clean bool) error {
 		}
 		s.indexer = newIndexer(s, index, from)
 	}
-	memory := memoryBytes()
+	memory := MemoryTotal()
 	s.inMemory = record.PhysicalOffset(memory / 100 * int64(s.cfg.AccessInMemoryMaxRatio))
 	s.hotBytes = record.PhysicalOffset(s.cfg.HotBytes)
 	if s.hotBytes == 0 {

@@ -20,6 +20,7 @@ type brokerFlags struct {
 	serveFlags
 	data, listen, nameServers string
 	recovery                  string
+	eventLoops                int
 	allowEmpty                bool
 	printAll, printImportant  bool
 }
@@ -52,6 +53,8 @@ func (a *app) brokerFlags(cmd *cobra.Command, f *brokerFlags) {
 	fl.StringVar(&f.recovery, "recover", "",
 		"what to do about damage in the middle of the log, instead of stopping: 'skip' does without the\n"+
 			"damaged stretch, 'truncate' ends the log in front of it; both keep a copy in the store's damaged/")
+	fl.IntVar(&f.eventLoops, "event-loops", 0,
+		"loops that serve connections (eventLoopNums); 0: one less than the processors")
 	fl.BoolVar(&f.allowEmpty, "allow-empty-tables", false,
 		"start with an empty table where every copy of its file is damaged; the damaged ones are kept")
 }
@@ -72,6 +75,13 @@ func (a *app) brokerConfig(f *brokerFlags) (engine.Config, error) {
 	if f.data != "" {
 		cfg.StoreRoot = f.data
 		cfg.Origin("storePathRootDir", "flag --data")
+	}
+	if f.eventLoops < 0 || f.eventLoops > 256 {
+		return cfg, misuse{fmt.Errorf("--event-loops is %d, the choices are 0 to 256", f.eventLoops)}
+	}
+	if f.eventLoops > 0 {
+		cfg.EventLoops = f.eventLoops
+		cfg.Origin("eventLoopNums", "flag --event-loops")
 	}
 	switch f.recovery {
 	case "":

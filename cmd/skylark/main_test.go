@@ -375,10 +375,15 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-func TestMemoryTotal(t *testing.T) {
+func TestEventLoopsFlag(t *testing.T) {
 	t.Parallel()
-	if n := memoryTotal(); n != 0 && n < 64<<20 {
-		t.Errorf("memory of %d bytes", n)
+	text := must(t, "broker", "--event-loops", "3", "--print-config", "--data", t.TempDir())
+	if !strings.Contains(text, "eventLoopNums=3") || !strings.Contains(text, "flag --event-loops") {
+		t.Errorf("--event-loops 3 is not in force: %s", text)
+	}
+	code, _, stderr := command(t, "broker", "--event-loops", "257", "--print-config")
+	if code != exitMisuse || !strings.Contains(stderr, "--event-loops is 257") {
+		t.Errorf("257 loops: exit code %d, %s", code, stderr)
 	}
 }
 

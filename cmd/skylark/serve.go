@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -13,11 +12,11 @@ import (
 	"os"
 	"runtime/debug"
 	"runtime/pprof"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/skylarkmq/skylark/storage"
 )
 
 const (
@@ -59,44 +58,8 @@ func (a *app) tuneRuntime() {
 		debug.SetGCPercent(gcPercent)
 	}
 	if _, set := a.env("GOMEMLIMIT"); !set {
-		if total := memoryTotal(); total > 0 {
-			debug.SetMemoryLimit(total / memoryShare)
-		}
+		debug.SetMemoryLimit(storage.MemoryTotal() / memoryShare)
 	}
-}
-
-// memoryTotal is the memory of the container, else of the host, in bytes; 0 when unknown.
-func memoryTotal() int64 {
-	total := hostMemory()
-	text, err := os.ReadFile("/sys/fs/cgroup/memory.max")
-	if err == nil {
-		limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-		if err == nil && limit > 0 && (total == 0 || limit < total) {
-			total = limit
-		}
-	}
-	return total
-}
-
-func hostMemory() int64 {
-	file, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		rest, ok := strings.CutPrefix(lines.Text(), "MemTotal:")
-		if !ok {
-			continue
-		}
-		kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-		if err != nil {
-			return 0
-		}
-		return kb * 1024
-	}
-	return 0
 }
 
 // profile begins a CPU profile if one is asked for; the returned function ends it.
