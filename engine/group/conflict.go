@@ -63,7 +63,11 @@ func bothAlive(p, other *Connection, joinedMS int64, joined bool) bool {
 }
 
 // inspect looks for another producer with p's client id: a reply for one of them may reach the other.
+// All producers of a cluster may be of one group, so it searches only where there is one.
 func (g *producerGroup) inspect(p *producer, joined bool) []warning {
+	if g.ids[p.ID] < 2 {
+		return nil
+	}
 	for _, other := range g.members {
 		if other != p && other.ID == p.ID &&
 			bothAlive(&p.Connection, &other.Connection, p.joinedMS, joined) && firstTime(g.warned, p.ID) {

@@ -91,7 +91,7 @@ func (m *Members) register(r registration) (stale bool, err error) {
 		m.consumers[g.name] = g
 	}
 	if m.cfg.RefuseDifferent {
-		if r.short && g.find(r.ch) == nil {
+		if r.short && m.memberLocked(r.ch, g.name) == nil {
 			m.mu.Unlock()
 			return true, nil // what it wants is not known: the full heartbeat first
 		}
@@ -151,21 +151,20 @@ func (m *Members) adoptLocked(
 
 // join adds or refreshes the member behind a connection.
 func (g *consumerGroup) join(r registration, in *memberships) (p *member, joined bool) {
-	if p = g.find(r.ch); p == nil {
+	if p = in.consumers[g.name]; p == nil {
 		p = &member{joinedMS: r.client.LastMS}
 		g.members = append(g.members, p)
-		in.consumers[g.name] = true
+		in.consumers[g.name] = p
 		joined = true
 	}
 	p.Connection = Connection{r.ch, r.client}
 	return p, joined
 }
 
-func (g *consumerGroup) find(ch Channel) *member {
-	for _, p := range g.members {
-		if p.Channel == ch {
-			return p
-		}
+// memberLocked returns what a connection is in a consumer group; nil: no member.
+func (m *Members) memberLocked(ch Channel, group string) *member {
+	if in := m.channels[ch]; in != nil {
+		return in.consumers[group]
 	}
 	return nil
 }
@@ -257,7 +256,7 @@ func merge(
 func (m *Members) membershipsLocked(ch Channel) *memberships {
 	in := m.channels[ch]
 	if in == nil {
-		in = &memberships{consumers: map[string]bool{}, producers: map[string]bool{}}
+		in = &memberships{consumers: map[string]*member{}, producers: map[string]*producer{}}
 		m.channels[ch] = in
 	}
 	return in
@@ -267,18 +266,24 @@ func (m *Members) registerProducer(name string, c Connection) {
 	m.mu.Lock()
 	g := m.producers[name]
 	if g == nil {
-		g = &producerGroup{warned: map[string]bool{}}
+		g = &producerGroup{warned: map[string]bool{}, ids: map[string]int{}}
 		m.producers[name] = g
 	}
 	m.byClient[c.ID] = c.Channel
-	m.membershipsLocked(c.Channel).producers[name] = true
+	in := m.membershipsLocked(c.Channel)
 	m.armLocked()
-	p, joined := g.find(c.Channel), false
+	p, joined := in.producers[name], false
 	if p == nil {
 		p, joined = &producer{joinedMS: c.LastMS}, true
 		g.members = append(g.members, p)
-	} else if p.ID != c.ID && m.byClient[p.ID] == c.Channel {
-		delete(m.byClient, p.ID)
+		in.producers[name] = p
+		g.ids[c.ID]++
+	} else if p.ID != c.ID {
+		if m.byClient[p.ID] == c.Channel {
+			delete(m.byClient, p.ID)
+		}
+		g.dropID(p.ID)
+		g.ids[c.ID]++
 	}
 	p.Connection = c
 	warnings := g.inspect(p, joined)
@@ -290,11 +295,9 @@ func (m *Members) registerProducer(name string, c Connection) {
 	}
 }
 
-func (g *producerGroup) find(ch Channel) *producer {
-	for _, p := range g.members {
-		if p.Channel == ch {
-			return p
-		}
+// dropID takes one member with a client id out of the count.
+func (g *producerGroup) dropID(id string) {
+	if g.ids[id]--; g.ids[id] == 0 {
+		delete(g.ids, id)
 	}
-	return nil
 }

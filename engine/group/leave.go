@@ -87,13 +87,16 @@ func (m *Members) leaveLocked(g *consumerGroup, ch Channel) (last bool) {
 func (m *Members) leaveProducerLocked(ch Channel, name string) {
 	g := m.producers[name]
 	in := m.channels[ch]
-	if g == nil || in == nil || !in.producers[name] {
+	if g == nil || in == nil || in.producers[name] == nil {
 		return
 	}
 	g.members = slices.DeleteFunc(g.members, func(c *producer) bool {
 		gone := c.Channel == ch
 		if gone && m.byClient[c.ID] == ch && len(in.producers) == 1 {
 			delete(m.byClient, c.ID)
+		}
+		if gone {
+			g.dropID(c.ID)
 		}
 		return gone
 	})

@@ -137,10 +137,11 @@ type Members struct {
 
 type subKey struct{ group, topic string }
 
-// memberships lists the groups one connection is in, so that closing it costs no scan.
+// memberships lists the groups one connection is in, and what it is there, so that neither its
+// heartbeats nor its end cost a search among all members of a group.
 type memberships struct {
-	consumers map[string]bool
-	producers map[string]bool
+	consumers map[string]*member
+	producers map[string]*producer
 }
 
 // consumerGroup is the changeable side of a View.
@@ -161,8 +162,9 @@ type member struct {
 }
 
 type producerGroup struct {
-	members []*producer // in order of joining
-	next    int         // where Pick goes on
+	members []*producer    // in order of joining
+	ids     map[string]int // how many members have a client id
+	next    int            // where Pick goes on
 	warned  map[string]bool
 }
 
@@ -275,7 +277,7 @@ func (m *Members) Own(ch Channel, group, topic string) (*Subscription, bool) {
 	if g == nil {
 		return nil, false
 	}
-	p := g.find(ch)
+	p := m.memberLocked(ch, group)
 	if p == nil {
 		return nil, false
 	}

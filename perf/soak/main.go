@@ -143,7 +143,10 @@ func (p *plan) fits(rate int) error {
 		return err
 	}
 	need := int64(float64(rate) * p.duration.Seconds() * float64(p.size+storedExtra))
-	if room := usage.Avail - usage.Total/5; need > room { // sends are refused near the end of a disk
+	// Sends are refused from 90 % on; others may write meanwhile.
+	const most = 0.88
+	all := float64(usage.Total - usage.Free + usage.Avail)
+	if room := int64((most - usage.UsedRatio()) * all); need > room {
 		return fmt.Errorf("%v at %d messages a second take %d MB of disk, and %d MB may be used: "+
 			"give less -duration, -share or -size, or another -work", p.duration, rate, need>>20, room>>20)
 	}
