@@ -59,7 +59,7 @@ var imports = map[string][]string{
 	},
 	"engine/longpoll":    nil,
 	"engine/lag":         nil,
-	"engine/transaction": {"net/protocol", "net/remoting", "storage", "storage/consumequeue", "storage/record", "zerocopy"},
+	"engine/transaction": {"net/protocol", "net/remoting", "storage", "storage/consumequeue", "storage/record", "storage/vfs", "zerocopy"},
 	"engine/sqlfilter":   nil,
 	"engine/pop": {
 		"engine/delay", "engine/group", "engine/offset", "engine/topic", "net/protocol", "storage",

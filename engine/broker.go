@@ -53,6 +53,7 @@ type Broker struct {
 	stats   *stats.Manager
 
 	transactions *transaction.Service
+	halves       *transaction.Counts
 
 	held     *longpoll.Table
 	flushed  *watermark.List[*processor.FlushWait] // nil under ASYNC_FLUSH
@@ -313,6 +314,7 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	if b.transactions != nil {
 		b.transactions.Close()
 	}
+	errs = append(errs, b.halves.Close())
 	errs = append(errs, b.pops.close())
 	if b.offsets != nil {
 		errs = append(errs, b.offsets.Close())

@@ -65,6 +65,7 @@ type Config struct {
 	TransactionCheckMS   int64 `key:"transactionCheckInterval" min:"1"`
 	TransactionCheckMax  int   `key:"transactionCheckMax" min:"1"`
 	TransactionOpMaxSize int   `key:"transactionOpMsgMaxSize" min:"32" max:"1048576"`
+	HalfCountsMS         int64 `key:"transactionMetricFlushInterval" min:"100" max:"3600000"`
 	StoreReplies         bool  `key:"storeReplyMessageEnable"`
 
 	// Long polling.
@@ -195,7 +196,7 @@ func Default() Config {
 		ReviveQueues: 8, LitePullMessage: true, ValidateSystemTopic: true,
 		ConfigBlackList:      "configBlackList;brokerConfigPath",
 		TransactionTimeOutMS: 6000, TransactionCheckMS: 30000, TransactionCheckMax: 15,
-		TransactionOpMaxSize: 4096, StoreReplies: true,
+		TransactionOpMaxSize: 4096, HalfCountsMS: 10000, StoreReplies: true,
 		LongPolling: true, ShortPollingMS: 1000, HoldsMax: 100000, HoldMaxMS: 300000,
 		ServerSideResets: true,
 		PopRetryPercent:  20, PopRetryV1Too: true, PopInitFromMemory: true, RequestMode: "PULL",

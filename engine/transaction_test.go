@@ -6,7 +6,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/skylarkmq/skylark/engine"
 	"github.com/skylarkmq/skylark/engine/enginetest"
+	"github.com/skylarkmq/skylark/engine/transaction"
 	"github.com/skylarkmq/skylark/net/invoke"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
@@ -346,5 +350,48 @@ func crashTransactions(t *testing.T, flush string) {
 	}
 	if len(x.decisions) < 50 {
 		t.Errorf("only %d transactions", len(x.decisions))
+	}
+}
+
+// TestHalfCounts: the file transactionMetrics has how many half messages of a topic are undecided.
+func TestHalfCounts(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.Start(t)
+	p := newPeer(t, cluster.Broker())
+	count := func() string {
+		t.Helper()
+		cluster.Restart() // writes it
+		p = newPeer(t, cluster.Broker())
+		text, err := os.ReadFile(filepath.Join(cluster.Dir(), "config", transaction.CountsName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), `"counted":{"count":`)
+		number, _, _ := strings.Cut(rest, ",")
+		return number
+	}
+	var halves []protocol.SendResponse
+	for range 3 {
+		halves = append(halves, p.send("counted", 0, "half", "TRAN_MSG", "true", "PGROUP", "PG"))
+	}
+	p.send("counted", 0, "plain")
+	if got := count(); got != "3" {
+		t.Errorf("%s half messages, want 3", got)
+	}
+	for i, how := range []int32{protocol.TransactionCommit, protocol.TransactionRollback} {
+		_, at, err := record.ParseOffsetID(string(halves[i].MsgID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := p.call(remoting.EndTransaction, &protocol.EndTransactionRequest{
+			ProducerGroup: "PG", TranStateTableOffset: halves[i].QueueOffset, CommitLogOffset: int64(at),
+			CommitOrRollback: how, MsgID: string(halves[i].TransactionID),
+		}, nil)
+		if r.Code != remoting.Success {
+			t.Fatalf("end %d: %v %q", i, r.Code, r.Remark)
+		}
+	}
+	if got := count(); got != "1" {
+		t.Errorf("%s half messages after a commit and a rollback, want 1", got)
 	}
 }

@@ -213,8 +213,10 @@ func (b *Broker) propertyFilter() func(text string) error {
 
 // wireTransactions makes the service of half messages and lets it see what the store holds of them.
 func (b *Broker) wireTransactions() {
+	b.halves = transaction.OpenCounts(b.configDir(), ms(b.cfg.HalfCountsMS), time.Now, b.notice)
 	b.transactions = transaction.New(transaction.Config{
-		Store: b.store, Offsets: b.offsets, StoreHost: b.advertised.Host,
+		Counts: b.halves,
+		Store:  b.store, Offsets: b.offsets, StoreHost: b.advertised.Host,
 		TimeOut: ms(b.cfg.TransactionTimeOutMS), Interval: ms(b.cfg.TransactionCheckMS),
 		KeepFor:  time.Duration(b.cfg.FileReservedHours) * time.Hour,
 		CheckMax: b.cfg.TransactionCheckMax, OpMaxSize: b.cfg.TransactionOpMaxSize,

@@ -325,6 +325,7 @@ func (s *Send) Flush() {
 	s.Store.Append(s.entries)
 	s.count()
 	if s.halves > 0 {
+		s.countHalves()
 		s.Transactions.Stored()
 		s.halves = 0
 	}

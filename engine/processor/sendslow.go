@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 
+	"github.com/skylarkmq/skylark/engine/delay"
 	"github.com/skylarkmq/skylark/engine/topic"
 	"github.com/skylarkmq/skylark/engine/transaction"
 	"github.com/skylarkmq/skylark/net/eventloop"
@@ -255,6 +256,19 @@ func (s *Send) half(seen sent, target *protocol.TopicConfig) (*protocol.TopicCon
 	s.req.QueueID = 0
 	s.halves++
 	return halfTopic, seen, nil
+}
+
+// countHalves counts the half messages that were stored, by the topics that they shall go to.
+func (s *Send) countHalves() {
+	for i := range s.entries {
+		d := &s.entries[i].Draft
+		if s.entries[i].Err != nil || string(d.Topic) != protocol.HalfTopic {
+			continue
+		}
+		if name, ok := record.Property(d.Properties, delay.PropRealTopic); ok {
+			s.Transactions.Prepared(name)
+		}
+	}
 }
 
 // FlushWait is a stored send whose answer waits for the disk.

@@ -324,6 +324,7 @@ func (s *Service) copiedLocked(p *plan, e *storage.Entry, nowMS int64) (ask func
 		s.cfg.Notice("transaction is given up", "topic", string(p.half.topic), "group",
 			string(p.half.group), "checks", p.half.times, "offset", p.offset,
 			"ageMS", nowMS-p.half.view.BornMS())
+		s.cfg.Counts.Add(p.half.topic, -1)
 		return nil
 	}
 	s.linkLocked(p.offset, at)

@@ -106,6 +106,7 @@ func (s *Service) endAllLocked() {
 		} else {
 			done = append(done, e.offset)
 			s.unlinkLocked(e.offset)
+			s.cfg.Counts.Add(e.half.topic, -1)
 		}
 	}
 	for len(commits) > 0 || len(done) > 0 {
@@ -166,6 +167,7 @@ func (s *Service) storeEndsLocked(commits []*ending, done []int64) ([]*ending, [
 	s.entries = entries[:0]
 	for i := range commits[:min(stored, len(commits))] {
 		s.unlinkLocked(commits[i].offset)
+		s.cfg.Counts.Add(commits[i].draft.Topic, -1)
 		s.cfg.Stored(commits[i].draft.Topic, 1, len(commits[i].draft.Body))
 	}
 	defer clear(entries)

@@ -63,12 +63,17 @@ type Config struct {
 	// Producer chooses a connected producer of a group; ok is false when there is none. ask sends it
 	// a check and does not block.
 	Producer func(group string) (ask func(*Check), ok bool)
+	// Counts are told of half messages that are stored and settled; nil: they are not counted.
+	Counts *Counts
 	// Stored counts messages that became visible; bytes are those of the body. nil: nobody counts.
 	Stored func(topic []byte, messages, bytes int)
 
 	Now    func() time.Time            // nil: time.Now
 	Notice func(msg string, kv ...any) // nil: silent
 }
+
+// Prepared counts a half message that a producer sent for a topic.
+func (s *Service) Prepared(topic []byte) { s.cfg.Counts.Add(topic, 1) }
 
 // Check is a question about one half message.
 type Check struct {
