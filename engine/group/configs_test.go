@@ -302,13 +302,13 @@ func locksOutlive(t *testing.T, stopped bool) {
 		}
 		l.Release(&conn{"a"}) // the end of the broker closes the connections
 	} else {
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 	}
 	l = openLocks(t, dir)
 	lock(l, "b", 2)
-	time.Sleep(20 * time.Second)
+	<-time.After(20 * time.Second)
 	l.LockBatch("g", "a", &conn{"a"}, queues(0)) // renews one of the two
-	time.Sleep(10 * time.Second)
+	<-time.After(10 * time.Second)
 	lock(l, "b", 1, 2)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -341,7 +341,7 @@ func TestLocksAreNotRestored(t *testing.T) {
 			}
 		}
 		free("a")
-		time.Sleep(31 * time.Second)
+		<-time.After(31 * time.Second)
 		free("b")
 		for _, name := range []string{group.LocksFileName, group.LocksFileName + ".bak"} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte("{"), 0o600); err != nil {
