@@ -92,9 +92,9 @@ var imports = map[string][]string{
 	"perf/scale": {
 		"net/invoke", "net/protocol", "net/remoting", "perf/measure", "perf/report", "perf/server",
 	},
-	"perf/soak":       {"perf/measure", "perf/report", "perf/server", "storage/vfs"},
-	"perf/crashreal":  {"net/invoke", "net/protocol", "net/remoting", "storage/record"},
-	"perf/peer":       {"engine/interop/...", "net/...", "perf/flame", "perf/measure", "perf/report"}, // shares the download of Apache RocketMQ
+	"perf/soak":      {"perf/measure", "perf/report", "perf/server", "storage/vfs"},
+	"perf/crashreal": {"net/invoke", "net/protocol", "net/remoting", "storage/record"},
+	"perf/peer":      {"engine/interop/...", "net/...", "perf/flame", "perf/measure", "perf/report"}, // shares the download of Apache RocketMQ
 
 	"perf/services": {"client", "client/admin", "perf/measure"},
 

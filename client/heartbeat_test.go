@@ -30,7 +30,7 @@ func (b *beats) serve(t *testing.T, s *scripttest.Broker) {
 	members := s.Handler(remoting.HeartBeat)
 	s.Handle(remoting.HeartBeat, func(r *scripttest.Request) *scripttest.Reply {
 		var h protocol.HeartbeatData
-		if err := protocol.Unmarshal(r.Command.Body, &h); err != nil {
+		if err := protocol.Unmarshal(r.Body, &h); err != nil {
 			t.Error(err)
 		}
 		reply := members(r)

@@ -51,7 +51,7 @@ func TestDeleteUnconsumed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			low := int64(3 * cfg.CommitLogFileSize)
+			low := 3 * cfg.CommitLogFileSize
 			said := func(text string) int { return len(log.lines(text)) }
 			switch mode {
 			case "hold":
