@@ -22,7 +22,7 @@ import (
 const (
 	// defaultTopicQueues is how many queues of a topic are wanted that a send creates.
 	defaultTopicQueues = 4
-	// absentFor is how long the answer "no such topic" is believed.
+	// absentFor is how long the answer "no such topic" is believed of one that never had a route.
 	absentFor = time.Second
 )
 
@@ -209,7 +209,9 @@ func (rt *topicRoute) templateFor(topic string) *topicRoute {
 func (t *routeTable) fetch(ctx context.Context, topic string) (*topicRoute, error) {
 	t.mu.Lock()
 	e := t.entryLocked(topic)
-	if e.running == nil && time.Since(e.absent) < absentFor {
+	// Not of a topic that existed: its only broker may start anew, and a consumer that ends a moment
+	// later must still reach it with its positions.
+	if e.running == nil && !e.existed && time.Since(e.absent) < absentFor {
 		t.mu.Unlock()
 		return nil, noRoute(topic)
 	}
