@@ -3,6 +3,8 @@
 package engine_test
 
 import (
+	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -45,16 +47,16 @@ func TestFairness(t *testing.T) {
 				p.send("flooded", 0, fmt.Sprint("message ", i, strings.Repeat("y", 900)))
 			}
 			p.send("other", 0, "hello")
-			var frames []byte
-			for i := range 256 {
+			var burst []byte
+			for i := range floodBurst {
 				code, header, body := c.flood(i)
 				e := remoting.Begin(nil, remoting.Head{
 					Code: int32(code), Version: remoting.ProtocolVersion, Opaque: remoting.Opaque(i),
 				})
 				header.AppendFields(&e)
-				frames = append(frames, e.End(body)...)
+				burst = append(burst, e.End(body)...)
 			}
-			answered := flood(t, cluster.Broker(), frames)
+			answered := flood(t, cluster.Broker(), burst)
 			latencies := make([]time.Duration, 300)
 			for i := range latencies {
 				began := time.Now()
@@ -75,28 +77,68 @@ func TestFairness(t *testing.T) {
 	}
 }
 
-// flood writes frames without end over one connection and reads the answers. The returned function ends
+// floodBurst is how many requests a flood writes at once, and floodBursts how many such bursts wait for
+// their answers at the most. Without that bound pulls alone could ask for more pieces than the broker
+// keeps for one connection, which it then closes.
+const floodBurst, floodBursts = 64, 8
+
+// flood writes bursts without end over one connection and reads the answers. The returned function ends
 // it and tells how many bytes were answered.
-func flood(t *testing.T, addr string, frames []byte) (end func() int64) {
+func flood(t *testing.T, addr string, burst []byte) (end func() int64) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var both sync.WaitGroup
-	var answered int64
+	under := make(chan struct{}, floodBursts)
+	ended := make(chan struct{})
 	both.Go(func() {
-		for err := error(nil); err == nil; {
-			_, err = conn.Write(frames)
+		for {
+			select {
+			case under <- struct{}{}:
+			case <-ended:
+				return
+			}
+			if _, err := conn.Write(burst); err != nil {
+				return
+			}
 		}
 	})
-	both.Go(func() { answered, err = io.Copy(io.Discard, conn) })
+	var answered int64
+	var early error
+	both.Go(func() {
+		in := bufio.NewReader(conn)
+		for n := 1; ; n++ {
+			size, err := skipFrame(in)
+			if err != nil {
+				early = err
+				return
+			}
+			answered += size
+			if n%floodBurst == 0 {
+				<-under
+			}
+		}
+	})
 	return func() int64 {
+		close(ended)
 		_ = conn.Close()
 		both.Wait()
-		if err != nil && !errors.Is(err, net.ErrClosed) {
-			t.Errorf("the flood ended early: %v", err)
+		if !errors.Is(early, net.ErrClosed) {
+			t.Errorf("the flood ended early: %v", early)
 		}
 		return answered
 	}
+}
+
+// skipFrame reads one frame and tells its size.
+func skipFrame(in *bufio.Reader) (int64, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return 0, err
+	}
+	size := int64(binary.BigEndian.Uint32(head[:]))
+	_, err := io.CopyN(io.Discard, in, size)
+	return size, err
 }
