@@ -93,10 +93,10 @@ var imports = map[string][]string{
 		"net/invoke", "net/protocol", "net/remoting", "perf/measure", "perf/report", "perf/server",
 	},
 	"perf/soak":      {"perf/measure", "perf/report", "perf/server", "storage/vfs"},
-	"perf/crashreal": {"net/invoke", "net/protocol", "net/remoting", "storage/record"},
+	"perf/crashreal": {"net/invoke", "net/protocol", "net/remoting", "perf/server", "storage/record"},
 	"perf/peer":      {"engine/interop/...", "net/...", "perf/flame", "perf/measure", "perf/report"}, // shares the download of Apache RocketMQ
 
-	"perf/services": {"client", "client/admin", "perf/measure"},
+	"perf/services": {"client", "client/admin", "perf/measure", "perf/server"},
 
 	"perf/clientpeer":      {"client"},
 	"perf/clientpeer/ours": {"client"}, // its twin, theirs, is a module of its own

@@ -178,11 +178,7 @@ func (t *routeTable) forSend(
 // brings both back at once, and the queues of TBW102 are not those of the topic.
 func (t *routeTable) again(ctx context.Context, topic string) *topicRoute {
 	t.mu.Lock()
-	e := t.entryLocked(topic)
-	existed := e.existed
-	if existed {
-		e.absent = time.Time{}
-	}
+	existed := t.entryLocked(topic).existed
 	t.mu.Unlock()
 	if !existed {
 		return nil

@@ -86,10 +86,10 @@ func (a *arm) world(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer b.kill() // runs before the device goes
-	if err := a.start(b); err != nil {
+	if err := a.start(ctx, b); err != nil {
 		return err
 	}
-	l := newLedger(b.addr)
+	l := newLedger(b.Addr)
 	defer l.close()
 	var v *verifier
 	if !a.mayLose() {
@@ -157,13 +157,13 @@ func (a *arm) life(ctx context.Context, b *broker, l *ledger, dev *device) error
 		}
 	}
 	if a.churn {
-		n, err := l.age(b.data)
+		n, err := l.age(b.Store)
 		if err != nil {
 			return err
 		}
 		a.sum.files += n
 	}
-	if err := a.start(b); err != nil {
+	if err := a.start(ctx, b); err != nil {
 		return err
 	}
 	var since time.Time
@@ -184,11 +184,8 @@ func (a *arm) life(ctx context.Context, b *broker, l *ledger, dev *device) error
 // ASYNC_FLUSH has not brought to it: its 500 ms, and the time of a flush on a busy machine.
 const unflushedMax = 3 * time.Second
 
-func (a *arm) start(b *broker) error {
-	began := time.Now()
-	if err := b.start(); err != nil {
-		return err
-	}
-	a.sum.longest = max(a.sum.longest, time.Since(began))
-	return nil
+func (a *arm) start(ctx context.Context, b *broker) error {
+	took, err := b.Start(ctx)
+	a.sum.longest = max(a.sum.longest, took)
+	return err
 }

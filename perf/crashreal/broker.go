@@ -8,13 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
+
+	"github.com/skylarkmq/skylark/perf/server"
 )
 
 // segmentSize is the length of the log files of these brokers in bytes: small, so that many are
@@ -23,80 +23,33 @@ const segmentSize = 4 << 20
 
 // broker is a `skylark server` on fixed ports.
 type broker struct {
-	skylark, conf string
-	data          string // where the store lies
-	names, addr   string
-	cmd           *exec.Cmd
-	errs          *bytes.Buffer
+	*server.Server
+	skylark string
 }
 
+// newBroker is a server whose files are small and whose retention works all day.
 func newBroker(skylark, dir, data, flush string) (*broker, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	b := &broker{skylark: skylark, data: data, conf: filepath.Join(dir, "broker.conf")}
-	var err error
-	if b.names, err = freeAddr(); err == nil {
-		b.addr, err = freeAddr()
-	}
-	if err != nil {
-		return nil, err
-	}
 	hours := ""
 	for h := range 24 {
 		hours += strconv.Itoa(h) + ";"
 	}
-	text := fmt.Sprintf("brokerName=victim\nfastListenPort=-1\nflushDiskType=%s\nmappedFileSizeCommitLog=%d\n"+
-		"mappedFileSizeConsumeQueue=20000\nmaxMessageSize=262144\nmaxHashSlotNum=5000\n"+
-		"maxIndexNum=20000\ndeleteWhen=%s\nfileReservedTime=72\ncleanResourceInterval=100\n"+
-		"diskSpaceWarningLevelRatio=99\ndiskSpaceCleanForciblyRatio=95\ndiskMaxUsedSpaceRatio=95\n"+
-		"cleanFileForciblyEnable=false\n", flush, segmentSize, hours)
-	return b, os.WriteFile(b.conf, []byte(text), 0o644)
-}
-
-// freeAddr returns a local address that nobody listened on a moment ago.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	s, err := server.New(skylark, dir, map[string]string{
+		"brokerName": "victim", "fastListenPort": "-1", "flushDiskType": flush,
+		"mappedFileSizeCommitLog": strconv.Itoa(segmentSize), "mappedFileSizeConsumeQueue": "20000",
+		"maxMessageSize": "262144", "maxHashSlotNum": "5000", "maxIndexNum": "20000",
+		"deleteWhen": hours, "fileReservedTime": "72", "cleanResourceInterval": "100",
+		"diskSpaceWarningLevelRatio": "99", "diskSpaceCleanForciblyRatio": "95",
+		"diskMaxUsedSpaceRatio": "95", "cleanFileForciblyEnable": "false",
+	})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return l.Addr().String(), l.Close()
-}
-
-// start starts the server and waits until it serves.
-func (b *broker) start() error {
-	b.errs = &bytes.Buffer{}
-	b.cmd = exec.Command(b.skylark, "server", "--json", "--data", b.data,
-		"-c", b.conf, "--name-server-listen", b.names, "--broker-listen", b.addr)
-	b.cmd.Stderr = b.errs
-	out, err := b.cmd.StdoutPipe()
-	if err == nil {
-		err = b.cmd.Start()
-	}
-	if err != nil {
-		b.cmd = nil
-		return err
-	}
-	var where struct {
-		Broker string `json:"broker_listen"`
-	}
-	if err := json.NewDecoder(out).Decode(&where); err != nil {
-		b.kill()
-		return fmt.Errorf("the server does not start: %w\n%s", err, b.errs)
-	}
-	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the process
-	return nil
+	s.Store = data
+	return &broker{s, skylark}, nil
 }
 
 // kill sends SIGKILL, if there is a process, and waits for its end.
-func (b *broker) kill() {
-	if b.cmd == nil {
-		return
-	}
-	_ = b.cmd.Process.Kill()
-	_ = b.cmd.Wait()
-	b.cmd = nil
-}
+func (b *broker) kill() { b.End(syscall.SIGKILL) }
 
 // checkedTopic is the topic of perf verify.
 const checkedTopic = "checked"
@@ -110,7 +63,7 @@ type verifier struct {
 
 func (b *broker) startVerify(ctx context.Context, rate int) (*verifier, error) {
 	v := &verifier{done: make(chan error, 1)}
-	v.cmd = exec.CommandContext(ctx, b.skylark, "perf", "verify", "--json", "-n", b.names,
+	v.cmd = exec.CommandContext(ctx, b.skylark, "perf", "verify", "--json", "-n", b.Names,
 		"--topic", checkedTopic, "--queues", "4", "--connections", "4", "--size", "512",
 		"--rate", strconv.Itoa(rate), "--timeout-ms", "3000", "--duration", "24h", "--drain", "60s")
 	v.cmd.Stdout, v.cmd.Stderr = &v.out, &v.out

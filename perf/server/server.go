@@ -34,7 +34,8 @@ import (
 // Server is a name server and a broker in one process, on ports that stay the same.
 type Server struct {
 	Names, Addr string // host:port of the name server and of the broker
-	Dir         string // of the configuration, and of the store in its folder data
+	Dir         string // of the configuration
+	Store       string // the store; the folder data in Dir unless it is set before Start
 
 	skylark, conf string
 	cmd           *exec.Cmd
@@ -44,7 +45,10 @@ type Server struct {
 // New writes the configuration of a server into dir, with settings in RocketMQ's keys, and picks
 // free ports. Nothing runs yet. skylark is the path of the binary.
 func New(skylark, dir string, settings map[string]string) (*Server, error) {
-	s := &Server{skylark: skylark, Dir: dir, conf: filepath.Join(dir, "broker.conf")}
+	s := &Server{
+		skylark: skylark, Dir: dir, Store: filepath.Join(dir, "data"),
+		conf: filepath.Join(dir, "broker.conf"),
+	}
 	var err error
 	if s.Names, err = freeAddr(); err == nil {
 		s.Addr, err = freeAddr()
@@ -75,9 +79,8 @@ func freeAddr() (string, error) {
 func (s *Server) Start(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	s.errs = &bytes.Buffer{}
-	s.cmd = exec.CommandContext(ctx, s.skylark, "server", "--json", "--data",
-		filepath.Join(s.Dir, "data"), "-c", s.conf, "--name-server-listen", s.Names,
-		"--broker-listen", s.Addr)
+	s.cmd = exec.CommandContext(ctx, s.skylark, "server", "--json", "--data", s.Store,
+		"-c", s.conf, "--name-server-listen", s.Names, "--broker-listen", s.Addr)
 	s.cmd.Stderr = s.errs
 	out, err := s.cmd.StdoutPipe()
 	if err == nil {
@@ -99,13 +102,15 @@ func (s *Server) Start(ctx context.Context) (time.Duration, error) {
 	return took, nil
 }
 
-// End sends a signal, if there is a process, and waits for its end.
+// End sends a signal, if there is a process, and waits for its end; after a minute it is killed.
 func (s *Server) End(signal syscall.Signal) {
 	if s.cmd == nil {
 		return
 	}
 	_ = s.cmd.Process.Signal(signal)
+	timer := time.AfterFunc(time.Minute, func() { _ = s.cmd.Process.Kill() })
 	_ = s.cmd.Wait()
+	timer.Stop()
 	s.cmd = nil
 }
 

@@ -77,10 +77,10 @@ func (p *plan) measureBeside(ctx context.Context, work string, out *results) err
 		if err != nil {
 			return err
 		}
-		if err := b.start(); err != nil {
+		if err := b.start(ctx); err != nil {
 			return err
 		}
-		defer b.end(syscall.SIGTERM)
+		defer b.End(syscall.SIGTERM)
 		brokers[side] = b
 		if err := p.prepare(ctx, b); err != nil {
 			return err
@@ -163,7 +163,7 @@ func (p *plan) load(ctx context.Context, b *broker, l load) (*measure.Result, er
 	ctx, cancel := context.WithTimeout(ctx, p.warmup+p.duration+2*time.Minute)
 	defer cancel()
 	args := append([]string{"perf"}, l.args...)
-	args = append(args, "-n", b.names, "--json", "--broker-pid", strconv.Itoa(b.pid()))
+	args = append(args, "-n", b.Names, "--json", "--broker-pid", strconv.Itoa(b.PID()))
 	cmd := exec.CommandContext(ctx, p.skylark, args...)
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()

@@ -54,10 +54,10 @@ func (p *plan) pending(
 	if err != nil {
 		return err
 	}
-	if err := b.start(); err != nil {
+	if err := b.start(ctx); err != nil {
 		return err
 	}
-	defer b.end(syscall.SIGTERM)
+	defer b.End(syscall.SIGTERM)
 	say("storing %d %s", n, what)
 	if n > 0 {
 		if err := fill(ctx, b, n); err != nil {
@@ -67,12 +67,12 @@ func (p *plan) pending(
 	if err := wait(ctx, 2*time.Second); err != nil { // what was stored last is filed
 		return err
 	}
-	b.end(syscall.SIGKILL)
-	if err := b.start(); err != nil {
+	b.End(syscall.SIGKILL)
+	if err := b.start(ctx); err != nil {
 		return err
 	}
 	row := pending{What: what, Messages: n, Start: b.startedIn.Seconds()}
-	u, err := b.usage()
+	u, err := b.Usage()
 	if err != nil {
 		return err
 	}

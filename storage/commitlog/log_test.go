@@ -233,13 +233,26 @@ func TestFullDisk(t *testing.T) {
 		}
 		return nil
 	}
-	l, _ := open(t, commitlog.Config{Dir: dir, FS: c})
+	var told atomic.Int64
+	l, _ := open(t, commitlog.Config{Dir: dir, FS: c, Notice: func(msg string, _ ...any) {
+		if strings.Contains(msg, "could not be created") {
+			told.Add(1)
+		}
+	}})
 	full.Store(true)
 	d, n := draft(0, 5000), 0
 	for ; ; n++ {
 		if _, _, err = put(l, &d, n); err != nil {
 			break
 		}
+	}
+	for range 50 {
+		if _, _, err = put(l, &d, n); err == nil {
+			t.Fatal("taken on a full disk")
+		}
+	}
+	if got := told.Load(); got != 1 {
+		t.Errorf("told %d times, want once a minute", got)
 	}
 	path := segmentPath(dir, segmentSize)
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), path) {

@@ -5,6 +5,7 @@ package commitlog
 import (
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/skylarkmq/skylark/storage/mappedfile"
 )
@@ -88,17 +89,27 @@ func (l *Log) runPopulator() {
 	}
 }
 
+// createNoticeEvery is how often a failure to make the next segment is told while it lasts: each send
+// tries again, and a full disk is no place for a line of log each.
+const createNoticeEvery = time.Minute
+
 // runCreator is the second goroutine. It ends with the log.
 func (l *Log) runCreator() {
 	defer l.running.Done()
+	var told time.Time // when the last failure was told; zero: none since the last success
 	for {
 		select {
 		case base := <-l.prepare.want:
 			seg, err := l.create(base)
-			if err != nil {
+			switch {
+			case err == nil:
+				told = time.Time{}
+				if l.stage != nil {
+					l.prewrite(seg, 0)
+				}
+			case told.IsZero() || time.Since(told) >= createNoticeEvery:
+				told = time.Now()
 				l.cfg.Notice("next CommitLog segment could not be created", "err", err)
-			} else if l.stage != nil {
-				l.prewrite(seg, 0)
 			}
 			l.prepare.ready <- prepared{seg: seg, err: err}
 		case <-l.stop:
