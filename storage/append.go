@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/skylarkmq/skylark/storage/consumequeue"
+	"github.com/skylarkmq/skylark/storage/indexfile"
 	"github.com/skylarkmq/skylark/storage/record"
 	"github.com/skylarkmq/skylark/storage/vfs"
 )
@@ -87,12 +88,13 @@ func (s *Store) Append(es []Entry) {
 // is. It returns how many were stored, and what to tell.
 func (s *Store) appendRound(es []Entry, chained bool) (stored int, d *dispatch) {
 	s.mu.Lock()
-	next, lastAt := s.next, s.lastAt
+	next, lastAt, notes := s.next, s.lastAt, len(s.noted.list)
 	old := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(old)
 		if fault := vfs.Fault(recover()); fault != nil {
 			s.next, s.lastAt = next, lastAt
+			s.unnoteLocked(notes, next)
 			stored, d = 0, nil
 			s.appendFaultedLocked(fault, es)
 		}
@@ -220,6 +222,7 @@ func (s *Store) write(e *Entry, q *consumequeue.Queue, count int16, now int64) e
 	if e.DelayMS > 0 {
 		d.TagsCode = now + e.DelayMS
 	}
+	s.noteLocked(d, indexfile.FindKeys(d.Properties), at, now)
 	enqueue(q, consumequeue.Unit{At: at, Size: int32(size), TagsCode: d.TagsCode}, place, count)
 	s.lastAt, s.next = at, at+record.PhysicalOffset(size)
 	e.QueueOffset, e.At, e.End, e.Count = place.Queue, at, s.next, int32(count)
@@ -333,8 +336,9 @@ func (s *Store) appendBatch(e *Entry, now int64) error {
 		size := s.element.Size()
 		place := record.Place{Queue: q.Next(), Physical: at, StoreMS: now}
 		s.element.Encode(dst[:size], place)
-		tag, _ := record.Property(props, propTags)
-		u := consumequeue.Unit{At: at, Size: int32(size), TagsCode: record.TagsCode(tag)}
+		keys := indexfile.FindKeys(props)
+		s.noteLocked(&s.element, keys, at, now)
+		u := consumequeue.Unit{At: at, Size: int32(size), TagsCode: record.TagsCode(keys.Tags)}
 		enqueue(q, u, place, 1)
 		e.Places = append(e.Places, at)
 		s.lastAt = at

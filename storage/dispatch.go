@@ -17,6 +17,7 @@ type dispatch struct{ list []Dispatched }
 // returns what to tell when the lock is free again.
 func (s *Store) publishLocked(now int64) *dispatch {
 	s.lastMS = now
+	s.notedLocked()
 	if s.cfg.SyncFlush {
 		s.parkLocked() // first: a flush that is quicker than this must find them
 		s.log.Publish(s.next, now)

@@ -19,10 +19,10 @@ import (
 // does not wait for it.
 const indexDelay = 50 * time.Millisecond
 
-// indexer follows the log and indexes every record below the dispatched watermark. It needs no
-// queue of descriptors: the log is one, of any length, and it is read while it is still in memory.
-// So an appender never waits for it and no message can be left out; after a start it goes on where
-// the files end, while the store is already serving.
+// indexer follows the log and indexes every record below the dispatched watermark. What the appender
+// noted of the newest records spares it reading them; of all others the log is the queue, of any
+// length. So an appender never waits for it and no message can be left out; after a start it goes on
+// where the files end, while the store is already serving.
 type indexer struct {
 	store *Store
 	index *indexfile.Index
@@ -31,6 +31,10 @@ type indexer struct {
 	failed atomic.Bool  // a file could not be written: nothing is indexed until the next start
 	// stalled: the disk is full. Every wake tries again.
 	stalled atomic.Bool
+
+	// Its own: what it took of the appender's notes, and how many of them are put.
+	noted noted
+	put   int
 
 	awake atomic.Bool   // between a wake and the moment it has caught up
 	kick  chan struct{} // wakes it
@@ -46,7 +50,7 @@ type indexer struct {
 func newIndexer(s *Store, index *indexfile.Index, from record.PhysicalOffset) *indexer {
 	x := &indexer{
 		store: s, index: index, kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
-		quit: make(chan struct{}),
+		quit: make(chan struct{}), noted: newNoted(),
 	}
 	x.progress = sync.NewCond(&x.mu)
 	x.next.Store(int64(from))
@@ -149,10 +153,24 @@ func (x *indexer) indexTo(end record.PhysicalOffset) (err error) {
 			return nil
 		default:
 		}
-		if err := x.indexRun(at, end); err != nil {
+		if err := x.indexSome(at, end); err != nil {
 			return err
 		}
 	}
+}
+
+// indexSome indexes some of [at, end), from notes where there are any, and moves next.
+func (x *indexer) indexSome(at, end record.PhysicalOffset) error {
+	if at >= x.noted.to {
+		x.noted, x.put = x.store.takeNoted(x.noted.list), 0
+	}
+	if x.noted.covers(at) {
+		return x.putNoted(end)
+	}
+	if at < x.noted.from {
+		end = min(end, x.noted.from)
+	}
+	return x.indexRun(at, end)
 }
 
 // indexRun indexes records of one log file, as far as the window reaches, and moves next. It always

@@ -184,6 +184,7 @@ func (s *Store) start(clean bool) error {
 			s.cfg.Notice("file is no index file and ignored", "path", path)
 		}
 		s.indexer = newIndexer(s, index, from)
+		s.takeNoted(newNoted().list) // from here on
 	}
 	memory := MemoryTotal()
 	s.inMemory = record.PhysicalOffset(memory / 100 * int64(s.cfg.AccessInMemoryMaxRatio))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skylarkmq/skylark/storage/commitlog"
 	"github.com/skylarkmq/skylark/storage/consumequeue"
+	"github.com/skylarkmq/skylark/storage/indexfile"
 	"github.com/skylarkmq/skylark/storage/record"
 	"github.com/skylarkmq/skylark/storage/vfs"
 )
@@ -46,6 +47,8 @@ type Store struct {
 	lastMS  int64                 // its store time
 	inner   []byte                // scratch: properties of an inner batch
 	deleted map[string]record.PhysicalOffset
+	noter   indexfile.Noter
+	noted   noted
 
 	// Watermark in bytes: every record below it is in its queue and visible. One writer.
 	dispatched atomic.Int64

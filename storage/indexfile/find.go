@@ -28,7 +28,7 @@ func (ix *Index) Find(q Query) ([]record.PhysicalOffset, error) {
 	if q.Tags {
 		text = q.Topic + "#T#" + q.Key
 	}
-	h, limit := hash([]byte(text)), min(q.Max, QueryMax)
+	h, limit := hash(0, []byte(text)), min(q.Max, QueryMax)
 	var found []record.PhysicalOffset
 	for i := ix.count() - 1; i >= 0 && len(found) < limit; i-- {
 		more, err := ix.findIn(i, &found, h, limit, q)

@@ -3,7 +3,6 @@
 package indexfile
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,13 +15,6 @@ import (
 
 	"github.com/skylarkmq/skylark/storage/record"
 	"github.com/skylarkmq/skylark/storage/vfs"
-)
-
-// Names of the properties that are indexed.
-const (
-	propUniqueKey = "UNIQ_KEY"
-	propKeys      = "KEYS"
-	propTags      = "TAGS"
 )
 
 // Config says where and how the index is kept.
@@ -56,8 +48,11 @@ type Index struct {
 	// Guards what follows. The writer holds it while it puts the keys of one record, queries while
 	// they walk one file.
 	mu    sync.RWMutex
-	files []*file               // oldest first
-	text  []byte                // scratch of the writer
+	files []*file // oldest first
+
+	// The writer's own; done is constant.
+	noter Noter
+	notes []Note                // scratch of Put
 	done  record.PhysicalOffset // records up to here were indexed by an earlier run
 }
 
@@ -163,81 +158,15 @@ func (ix *Index) trust(b Bounds) (record.PhysicalOffset, error) {
 	return max(b.LogMin, ix.files[good-1].header.EndAt), nil
 }
 
-// indexed finds what is indexed of a record in one pass over its properties; of duplicates the last
-// counts, as everywhere.
-func indexed(props []byte) (unique, keys, tags []byte) {
-	for {
-		name, value, rest, ok := record.NextProperty(props)
-		if !ok {
-			return unique, keys, tags
-		}
-		switch string(name) {
-		case propUniqueKey:
-			unique = value
-		case propKeys:
-			keys = value
-		case propTags:
-			tags = value
-		}
-		props = rest
-	}
-}
-
 // Put indexes one record: its unique id, each of its keys, and its tags. Rollback marks, and records
 // that an earlier run has indexed, are skipped. It blocks when a file is full and a new one is made.
 func (ix *Index) Put(v record.View, at record.PhysicalOffset) error {
-	if v.SysFlag()&record.SysTransactionMask == record.SysRollback {
-		return nil
-	}
-	unique, keys, tags := indexed(v.Properties())
-	if len(unique)+len(keys)+len(tags) == 0 {
-		return nil
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
 	if at <= ix.done {
 		return nil
 	}
-	storeMS := v.StoreMS()
-	text := append(append(ix.text[:0], v.Topic()...), '#')
-	prefix := len(text)
-	if len(unique) > 0 {
-		text = append(text[:prefix], unique...)
-		if err := ix.putLocked(text, at, storeMS); err != nil {
-			return err
-		}
-	}
-	for len(keys) > 0 {
-		key := keys
-		if i := bytes.IndexByte(keys, ' '); i >= 0 {
-			key, keys = keys[:i], keys[i+1:]
-		} else {
-			keys = nil
-		}
-		if len(key) > 0 {
-			text = append(text[:prefix], key...)
-			if err := ix.putLocked(text, at, storeMS); err != nil {
-				return err
-			}
-		}
-	}
-	if len(tags) > 0 {
-		text = append(append(text[:prefix], "T#"...), tags...)
-		if err := ix.putLocked(text, at, storeMS); err != nil {
-			return err
-		}
-	}
-	ix.text = text
-	return nil
-}
-
-func (ix *Index) putLocked(text []byte, at record.PhysicalOffset, storeMS int64) error {
-	f, err := ix.tailLocked()
-	if err != nil {
-		return err
-	}
-	f.put(ix.shape, hash(text), at, storeMS)
-	return nil
+	keys, put := FindKeys(v.Properties()), 0
+	ix.notes = ix.noter.Append(ix.notes[:0], v.SysFlag(), v.Topic(), keys, at, v.StoreMS())
+	return ix.PutNotes(ix.notes, &put)
 }
 
 // tailLocked returns the file to write to, mapped, making one when there is none or it is full.

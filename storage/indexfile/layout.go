@@ -109,8 +109,9 @@ func (e entry) encode(b []byte) {
 	be.PutUint32(b[entPrev:], uint32(e.prev))
 }
 
-// hash is the absolute value of Java's String hash; the one value that has none is 0.
-func hash(text []byte) int32 {
-	h := int32(record.TagsCode(text))
+// hash is what files are searched by: the absolute value of Java's String hash, which begins with that
+// of a prefix; the one value that has none is 0.
+func hash(prefix int32, text []byte) int32 {
+	h := record.HashMore(prefix, text)
 	return max(max(h, -h), 0)
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/skylarkmq/skylark/storage/record"
 )
@@ -205,4 +207,28 @@ func TestUniqueIDsConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestHashMore holds the hash, which takes four bytes at once, against Java's definition over UTF-16
+// units, whole and continued at every place between two characters.
+func TestHashMore(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"", "a", "abc", "abcd", "abcdefgh", "topic#0A0B0C0D0E0F", "häßlich und lang", "abcä", "\U0001F600abcd\U0001F600",
+		"bad\xff\xfeutf", strings.Repeat("~", 100),
+	} {
+		var want int32
+		for _, u := range utf16.Encode([]rune(text)) {
+			want = 31*want + int32(u)
+		}
+		for at := range len(text) + 1 {
+			if at < len(text) && !utf8.RuneStart(text[at]) {
+				continue
+			}
+			got := record.HashMore(record.HashMore(0, []byte(text[:at])), []byte(text[at:]))
+			if got != want {
+				t.Errorf("%q cut at %d: %d, want %d", text, at, got, want)
+			}
+		}
+	}
 }
