@@ -56,7 +56,8 @@ type Broker struct {
 	halves       *transaction.Counts
 
 	held     *longpoll.Table
-	flushed  *watermark.List[*processor.FlushWait] // nil under ASYNC_FLUSH
+	flushed  *watermark.List[*processor.FlushWait]  // nil under ASYNC_FLUSH
+	releases map[*eventloop.Loop][]eventloop.Posted // scratch of releaseFlushed
 	workers  *workers
 	large    *workers // of one goroutine, for commands over largeCommand
 	replies  *workers // each waits for the client that a reply is for
@@ -135,6 +136,7 @@ func (b *Broker) open() error {
 	b.readers = newWorkers(b.cfg.ColdReaders, b.cfg.ColdQueue)
 	b.held = longpoll.New(b.cfg.HoldsMax, time.Now)
 	if b.cfg.FlushDiskType == "SYNC_FLUSH" {
+		b.releases = make(map[*eventloop.Loop][]eventloop.Posted)
 		b.flushed = watermark.New(ms(b.cfg.SyncFlushTimeoutMS), flushWaitsMax, b.releaseFlushed)
 	}
 	store, err := storage.Open(b.storeConfig())
@@ -253,9 +255,11 @@ func (b *Broker) notice(msg string, kv ...any) {
 	b.log.Warn(msg, kv...) //nolint:sloglint // the message is a constant where it is said
 }
 
+// releasesSpareMax bounds the answers for which memory is kept from flush to flush.
+const releasesSpareMax = 8192
+
 // releaseFlushed posts the answers of sends that the disk has caught up with: each loop once.
 func (b *Broker) releaseFlushed(released []watermark.Released[*processor.FlushWait]) {
-	byLoop := make(map[*eventloop.Loop][]eventloop.Posted, 2)
 	late := false
 	for _, r := range released {
 		if !r.Reached && !late {
@@ -264,10 +268,14 @@ func (b *Broker) releaseFlushed(released []watermark.Released[*processor.FlushWa
 			_ = b.store.WriteOut() // the store has told of a failure
 		}
 		loop := r.Waiter.Loop()
-		byLoop[loop] = append(byLoop[loop], r.Waiter.Released(r.Reached))
+		b.releases[loop] = append(b.releases[loop], r.Waiter.Released(r.Reached))
 	}
-	for loop, posted := range byLoop {
+	for loop, posted := range b.releases {
 		loop.Post(posted)
+		clear(posted)
+		if b.releases[loop] = posted[:0]; cap(posted) > releasesSpareMax {
+			delete(b.releases, loop)
+		}
 	}
 }
 
