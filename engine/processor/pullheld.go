@@ -105,10 +105,15 @@ func (h *heldPull) Wake(due bool) {
 	h.ref.Post(h)
 }
 
-// Run reads again on the connection's own loop, without committing and without a second hold.
+// Run reads again on the connection's own loop, without committing and without a second hold. Many may
+// be woken at once: those of a connection that has too much unsent wait until it has less.
 func (h *heldPull) Run(c *eventloop.Conn) {
 	p := h.pull
 	if c != nil {
+		if c.Full() {
+			c.Later(h)
+			return
+		}
 		call := h.call()
 		if p.serve(c, &call, h) {
 			return

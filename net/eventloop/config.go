@@ -28,7 +28,8 @@ type Config struct {
 	// MaxFrame limits a frame, its length field included, in bytes: remoting.MaxFrame, 16 MiB.
 	MaxFrame int
 	// IdleTimeout closes a connection on which nothing moved in either direction: 120 s, as
-	// RocketMQ's serverChannelMaxIdleTimeSeconds. Negative: never.
+	// RocketMQ's serverChannelMaxIdleTimeSeconds. Negative: never. With unsent answers the cause is
+	// ErrSlowReader.
 	IdleTimeout time.Duration
 	// FrameTimeout closes a connection that has not completed the frame it began: 60 s. The idle
 	// timeout does not catch a peer that sends a byte a second. Negative: never.
@@ -36,15 +37,17 @@ type Config struct {
 	// ReadBuffer is the most that one read takes from a socket, in bytes: 256 KiB. Each loop has
 	// one such buffer; the net backend has 16 KiB for each connection instead.
 	ReadBuffer int
-	// MaxOutBytes closes a connection whose unread answers hold more memory, in bytes: 64 MiB.
-	// From an eighth of it on nothing more is read from that connection. File regions do not count.
+	// MaxOutBytes closes a connection whose unread answers hold more memory once its socket takes no
+	// more, in bytes: 64 MiB. From an eighth of it on nothing more is read or handled for that
+	// connection until half has gone, so that one who reads does not come to the bound. File regions
+	// count with what keeps account of them.
 	MaxOutBytes int64
 	// MaxOutTotal bounds the memory of the unread answers of all connections, in bytes: 256 MiB. From
-	// half of it on a connection is not read from at 256 KiB of its own, and at it a connection with
-	// more than that is closed.
+	// half of it on a connection is not read from at 256 KiB of its own. At it, of those that have more
+	// than that and whose sockets take no more, the one that has been silent for longest is closed.
 	MaxOutTotal int64
-	// MaxOutSegments closes a connection with more unsent pieces, which file regions are: 4096.
-	// From a quarter of it on nothing more is read from that connection.
+	// MaxOutSegments is the number of unsent pieces, which file regions are, from which on nothing more
+	// is read or handled for a connection until half has gone: 1024.
 	MaxOutSegments int
 	// MaxConns is the number of connections from which on further ones are closed at once: 65536.
 	MaxConns int
@@ -74,7 +77,7 @@ func DefaultConfig() Config {
 		ReadBuffer:     256 << 10,
 		MaxOutBytes:    64 << 20,
 		MaxOutTotal:    256 << 20,
-		MaxOutSegments: 4096,
+		MaxOutSegments: 1024,
 		MaxConns:       65536,
 		Congestion:     "cubic",
 		CopyBelow:      8 << 10,

@@ -21,20 +21,23 @@ type Conn struct {
 	remote   netip.AddrPort
 
 	// Confined to the loop.
-	value   any
-	cause   error // why it is doomed
-	dirty   bool  // in loop.dirty: to be flushed at the end of this event
-	doomed  bool  // in loop.doomed: to be closed at the end of this event
-	broken  bool  // the socket cannot be written to any more
-	closed  bool  // Close was called
-	busy    bool  // counted in loop.busy: it has unsent output
-	paused  bool  // not read from, since too much output waits
-	spoke   bool  // it has sent a complete frame
-	idleAt  uint32
-	frameAt uint32
-	acc     []byte // start of an unfinished frame, in a buffer that grows with what arrives
-	out     outQueue
-	counted int64 // bytes of out that Server.outBytes counts
+	value     any
+	cause     error // why it is doomed
+	dirty     bool  // in loop.dirty: to be flushed at the end of this event
+	doomed    bool  // in loop.doomed: to be closed at the end of this event
+	broken    bool  // the socket cannot be written to any more
+	closed    bool  // Close was called
+	busy      bool  // counted in loop.busy: it has unsent output
+	paused    bool  // not read from, since too much output waits
+	stopped   bool  // acc holds commands that were read and not handled for that reason
+	uncounted bool  // being closed for what it has unsent, which Server.outBytes leaves out
+	spoke     bool  // it has sent a complete frame
+	idleAt    uint32
+	frameAt   uint32
+	acc       []byte // start of an unfinished frame, in a buffer that grows with what arrives
+	later     []Task // wait for room for output
+	out       outQueue
+	counted   int64 // bytes of out that Server.outBytes counts
 
 	// Of the backend.
 	fd      int
@@ -149,10 +152,12 @@ func (c *Conn) copyRuns(runs []zerocopy.Region, size int) {
 	zerocopy.ReleaseAll(runs)
 }
 
-// Queued returns the bytes of memory that wait to be sent. File regions are not counted.
+// Queued returns the bytes of memory that wait to be sent. Of file regions only what keeps account of
+// them is counted.
 func (c *Conn) Queued() int64 { return c.out.bytes }
 
-// queued notes that there is something to send, and closes the connection at the bound.
+// queued notes that there is something to send. At the bound of memory it is sent at once: the peer may
+// be quick, and only this one turn be large.
 func (c *Conn) queued() {
 	l := c.loop
 	if !c.dirty {
@@ -160,36 +165,21 @@ func (c *Conn) queued() {
 		l.dirty = append(l.dirty, c)
 	}
 	c.count()
-	if !c.overBound() {
-		return
+	if c.overBound() {
+		l.flush(c)
 	}
-	// The peer may be quick and only this one read large, so give it the chance to take some.
-	l.flush(c)
-	if c.overBound() && !c.closed && !c.doomed {
-		l.srv.slowReaders.Add(1)
-		l.srv.notices.peer(c.remote, "connection closed: peer does not read its answers",
-			"bytes", c.out.bytes, "segments", c.out.count())
-		c.CloseWith(ErrSlowReader)
-		c.broken = true
-	}
-}
-
-func (c *Conn) overBound() bool {
-	s := c.loop.srv
-	return c.out.bytes > s.cfg.MaxOutBytes || c.out.count() > s.cfg.MaxOutSegments ||
-		c.out.bytes > crowdedBytes && s.outBytes.Load() > s.cfg.MaxOutTotal
 }
 
 // count brings the server's total up to date.
 func (c *Conn) count() {
+	if c.uncounted {
+		return
+	}
 	if grown := c.out.bytes - c.counted; grown != 0 {
 		c.counted += grown
 		c.loop.srv.outBytes.Add(grown)
 	}
 }
-
-// crowdedBytes is what a connection may have unsent while all of them together have too much.
-const crowdedBytes = 256 << 10
 
 // ended dooms the connection after its peer or socket has ended. A peer that has only finished
 // sending may still read what was queued.

@@ -22,11 +22,24 @@ const (
 func (l *Loop) input(c *Conn, data []byte) {
 	l.bytesIn.Add(uint64(len(data)))
 	c.idleAt = l.tick
+	if c.stopped && !c.Closed() {
+		l.stop(c, data) // behind what waits
+		return
+	}
+	l.frames(c, data)
+}
+
+// frames handles the commands of data, up to the one whose answers leave no room for more output.
+func (l *Loop) frames(c *Conn, data []byte) {
 	if l.draining {
 		return
 	}
 	frames := 0
 	for len(data) > 0 && !c.closed && !c.doomed {
+		if c.paused || l.crammed(c) {
+			l.stop(c, data)
+			break
+		}
 		if l.batch == batchMax {
 			l.turnDone() // before the next frame is taken: it would give that one's buffer back too
 		}

@@ -167,6 +167,7 @@ func (l *Loop) round() {
 		p.Task.Run(l.conn(p.To.slot, p.To.gen))
 		*p = Posted{}
 	}
+	l.turnDone() // tasks may have gone on with commands that waited
 	l.finish()
 	l.mu.Lock()
 	if cap(ps) <= 4096 {
@@ -252,15 +253,14 @@ func (l *Loop) flush(c *Conn) {
 	if c.closed || c.broken {
 		return
 	}
-	if c.armed {
-		l.settle(c) // the queue has grown
-		return
-	}
-	if err := l.drv.flush(c); err != nil {
-		c.fail(err)
-		return
+	if !c.armed {
+		if err := l.drv.flush(c); err != nil {
+			c.fail(err)
+			return
+		}
 	}
 	l.settle(c)
+	l.judge(c)
 }
 
 // settle draws the conclusions from the length of the queue, after it has changed.
@@ -274,11 +274,7 @@ func (l *Loop) settle(c *Conn) {
 		}
 	}
 	c.count()
-	cfg := &l.srv.cfg
-	bytes, segments := cfg.MaxOutBytes/8, cfg.MaxOutSegments/4
-	if c.out.bytes > crowdedBytes && l.srv.outBytes.Load() > cfg.MaxOutTotal/2 {
-		bytes = crowdedBytes
-	}
+	bytes, segments := l.limits(c)
 	switch {
 	case !c.paused && (c.out.bytes > bytes || c.out.count() > segments):
 		c.paused = true
@@ -286,6 +282,9 @@ func (l *Loop) settle(c *Conn) {
 	case c.paused && c.out.bytes <= bytes/2 && c.out.count() <= segments/2:
 		c.paused = false
 		l.drv.pause(c, false)
+		if c.stopped || len(c.later) > 0 {
+			l.post(Posted{To: c.Ref(), Task: flushGoOn})
+		}
 	}
 	l.maybeDrained()
 }
@@ -302,6 +301,10 @@ func (l *Loop) drop(c *Conn) {
 	c.counted = 0
 	l.bufs.put(c.acc)
 	c.acc = nil
+	for _, t := range c.later {
+		t.Run(nil)
+	}
+	c.later = nil
 	if c.busy {
 		c.busy = false
 		l.busy--
@@ -356,6 +359,7 @@ type flushTask uint8
 const (
 	flushAgain    flushTask = iota // the connection has used up its share of the last round
 	flushWritable                  // the socket takes bytes again
+	flushGoOn                      // there is room for more output
 )
 
 // Run implements Task. Writing nothing, it marks the connection itself.
@@ -363,8 +367,12 @@ func (t flushTask) Run(c *Conn) {
 	if c == nil {
 		return
 	}
-	if t == flushWritable {
+	switch t {
+	case flushWritable:
 		c.armed = false
+	case flushGoOn:
+		c.loop.goOn(c)
+	case flushAgain:
 	}
 	if !c.dirty {
 		c.dirty = true

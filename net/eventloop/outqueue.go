@@ -15,6 +15,8 @@ const (
 	reserveMin = 512
 	// segmentsKeep caps the segment tables that a loop keeps, and the size of each.
 	segmentsKeep = 64
+	// regionCost is what keeping account of one region takes in memory, in bytes.
+	regionCost = 128
 )
 
 // segment is one piece of output: bytes in a buffer of the pool, or a region.
@@ -40,9 +42,9 @@ func (s *segment) held() int64 {
 	case s.buf != nil:
 		return int64(len(s.buf) - s.sent)
 	case s.region.FD < 0:
-		return int64(s.region.Size)
+		return int64(s.region.Size) + regionCost
 	}
-	return 0
+	return regionCost
 }
 
 // outQueue is what a connection has to send, in order. It belongs to the connection's loop. A
@@ -142,6 +144,7 @@ func (q *outQueue) advance(l *Loop, n int) {
 			if s.region.Size > 0 {
 				return
 			}
+			q.bytes -= regionCost
 			s.region.Release()
 		}
 		*s = segment{}

@@ -49,8 +49,8 @@ type Stats struct {
 	BytesOut    uint64 // taken by sockets
 	Frames      uint64 // commands handed to handlers
 	Refused     uint64 // connections closed for what they sent, or because there were too many
-	SlowReaders uint64 // connections closed at MaxOutBytes or MaxOutSegments
-	IdleClosed  uint64 // connections closed by IdleTimeout
+	SlowReaders uint64 // connections closed because their peers did not read
+	IdleClosed  uint64 // others closed by IdleTimeout
 }
 
 // Listen binds the addresses, each "host:port" with port 0 for any free one, and serves them until

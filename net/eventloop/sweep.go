@@ -68,8 +68,10 @@ func (l *Loop) sweep() {
 		c := l.slots[i].conn
 		switch {
 		case c == nil || c.doomed:
-		case len(c.acc) > 0 && l.tick-c.frameAt >= s.frame:
+		case len(c.acc) > 0 && !c.stopped && l.tick-c.frameAt >= s.frame:
 			l.refuse(c, "connection closed: frame not completed in time", ErrFrameTimeout)
+		case l.tick-c.idleAt >= s.idle && c.busy:
+			l.tooSlow(c)
 		case l.tick-c.idleAt >= s.idle:
 			l.srv.idleClosed.Add(1)
 			c.CloseWith(ErrIdle)
