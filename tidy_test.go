@@ -43,8 +43,9 @@ var imports = map[string][]string{
 
 	"engine/settings":  nil, // reads RocketMQ's properties files for broker and name server
 	"engine/stats":     {"net/protocol"},
-	"engine/topic":     {"net/protocol", "net/remoting", "storage/vfs"},
-	"engine/group":     {"net/protocol", "net/remoting", "storage/vfs"},
+	"engine/tablefile": nil, // one write of a table's file for many changes
+	"engine/topic":     {"engine/tablefile", "net/protocol", "net/remoting", "storage/vfs"},
+	"engine/group":     {"engine/tablefile", "net/protocol", "net/remoting", "storage/vfs"},
 	"engine/offset":    {"net/protocol", "net/remoting", "storage/vfs"},
 	"engine/watermark": nil,
 	"engine/timer": {

@@ -8,11 +8,10 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/skylarkmq/skylark/engine/tablefile"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/storage/vfs"
 )
@@ -47,10 +46,7 @@ type Configs struct {
 	path    string
 	cfg     ConfigsConfig
 	current atomic.Pointer[configState]
-
-	// change serializes changes and the file that each of them writes; it is held across I/O, but
-	// never by Lookup or by any other reader.
-	change sync.Mutex
+	changes tablefile.Turns[*configChange] // one write of the file for all that come meanwhile
 }
 
 // configState is immutable once it is published.
@@ -58,6 +54,7 @@ type configState struct {
 	version   protocol.DataVersion
 	groups    map[string]*protocol.SubscriptionGroupConfig
 	forbidden map[string]map[string]int32 // group -> topic -> mask, no empty inner map, no zero mask
+	entries   *tablefile.Entries          // groups as they are in the file; nil before it was written
 }
 
 // configFile is the layout of subscriptionGroup.json.
@@ -130,7 +127,7 @@ func (t *Configs) load(s *configState) error {
 	}
 	for name, topics := range f.ForbiddenTable {
 		for topic, mask := range topics {
-			s.forbid(name, topic, mask)
+			forbid(s.forbidden, name, topic, mask)
 		}
 	}
 	return nil
@@ -169,14 +166,13 @@ func (t *Configs) LookupOrCreate(
 	if !t.Creatable([]byte(name)) {
 		return nil, false, nil
 	}
-	err = t.update(func(next *configState) []string {
-		if c = next.groups[name]; c != nil {
-			return nil
+	err = t.update(func(e *configEdit) {
+		if c = e.get(name); c != nil {
+			return
 		}
 		made := protocol.DefaultSubscriptionGroup(name)
 		c = &made
-		next.groups[name] = c
-		return []string{name}
+		e.set(name, c)
 	})
 	return c, err == nil, err
 }
@@ -195,97 +191,15 @@ func (t *Configs) Names() []string { return slices.Sorted(maps.Keys(t.current.Lo
 // Version returns the version of the table, which grows with each change.
 func (t *Configs) Version() protocol.DataVersion { return t.current.Load().version }
 
-// Put creates or replaces one group; see PutAll.
-func (t *Configs) Put(c *protocol.SubscriptionGroupConfig) error {
-	return t.PutAll([]*protocol.SubscriptionGroupConfig{c})
-}
-
-// PutAll creates or replaces groups with one write of the file. Attributes whose names begin with
-// "+" are set, with "-" removed, others taken as they are. The arguments are copied.
-func (t *Configs) PutAll(cs []*protocol.SubscriptionGroupConfig) error {
-	return t.update(func(next *configState) []string {
-		changed := []string{}
-		for _, c := range cs {
-			made := *c
-			made.Attributes = mergeAttributes(next.groups[c.GroupName], c.Attributes)
-			next.groups[c.GroupName] = &made
-			changed = append(changed, c.GroupName)
-		}
-		return changed
-	})
-}
-
-func mergeAttributes(
-	old *protocol.SubscriptionGroupConfig, changes map[string]string,
-) map[string]string {
-	merged := map[string]string{}
-	if old != nil {
-		maps.Copy(merged, old.Attributes)
-	}
-	for key, value := range changes {
-		switch {
-		case strings.HasPrefix(key, "-"):
-			delete(merged, key[1:])
-		default:
-			merged[strings.TrimPrefix(key, "+")] = value
-		}
-	}
-	return merged
-}
-
-// DisableConsume turns a group's consume switch off, as the broker does to protect itself from a
-// group that reads too far behind.
-func (t *Configs) DisableConsume(name string) error {
-	return t.update(func(next *configState) []string {
-		old := next.groups[name]
-		if old == nil || !old.ConsumeEnable {
-			return nil
-		}
-		made := *old
-		made.ConsumeEnable = false
-		next.groups[name] = &made
-		return []string{name}
-	})
-}
-
-// Delete removes a group and what is forbidden to it. A group that is not there is no error.
-func (t *Configs) Delete(name string) error {
-	return t.update(func(next *configState) []string {
-		if next.groups[name] == nil && next.forbidden[name] == nil {
-			return nil
-		}
-		delete(next.groups, name)
-		delete(next.forbidden, name)
-		return []string{name}
-	})
-}
-
 // Forbidden returns the mask of what is forbidden to a group on a topic, see ForbidRead. It takes
 // no lock and allocates nothing.
 func (t *Configs) Forbidden(group, topic []byte) int32 {
 	return t.current.Load().forbidden[string(group)][string(topic)]
 }
 
-// SetForbidden sets or clears bits of a mask. It differs from RocketMQ in that a mask that becomes
-// zero removes only its own topic and is written to the file.
-func (t *Configs) SetForbidden(group, topic string, bits int32, on bool) error {
-	return t.update(func(next *configState) []string {
-		old := next.forbidden[group][topic]
-		mask := old &^ bits
-		if on {
-			mask = old | bits
-		}
-		if mask == old {
-			return nil
-		}
-		next.forbid(group, topic, mask)
-		return []string{group}
-	})
-}
-
-// forbid sets a mask in a state that is not published yet.
-func (s *configState) forbid(group, topic string, mask int32) {
-	topics := maps.Clone(s.forbidden[group])
+// forbid sets a mask in a table that nobody else reads yet; the masks of each group are copied.
+func forbid(table map[string]map[string]int32, group, topic string, mask int32) {
+	topics := maps.Clone(table[group])
 	if topics == nil {
 		topics = map[string]int32{}
 	}
@@ -293,48 +207,8 @@ func (s *configState) forbid(group, topic string, mask int32) {
 	if mask == 0 {
 		delete(topics, topic)
 	}
-	s.forbidden[group] = topics
+	table[group] = topics
 	if len(topics) == 0 {
-		delete(s.forbidden, group)
+		delete(table, group)
 	}
-}
-
-// update applies one change to a copy, writes the file and only then publishes the copy. A nil
-// list from apply means that nothing changed.
-func (t *Configs) update(apply func(next *configState) []string) error {
-	t.change.Lock()
-	old := t.current.Load()
-	next := &configState{
-		version: old.version, groups: maps.Clone(old.groups), forbidden: maps.Clone(old.forbidden),
-	}
-	changed := apply(next)
-	var err error
-	if changed != nil {
-		next.version.Next(t.cfg.Now().UnixMilli())
-		if err = t.write(next); err == nil {
-			t.current.Store(next)
-		}
-	}
-	t.change.Unlock()
-	if err == nil && len(changed) > 0 {
-		t.cfg.OnChange(changed)
-	}
-	return err
-}
-
-// Persist writes the table as it is. The broker calls it when it stops.
-func (t *Configs) Persist() error {
-	t.change.Lock()
-	defer t.change.Unlock()
-	return t.write(t.current.Load())
-}
-
-func (t *Configs) write(s *configState) error {
-	data := protocol.MarshalFastJSON(configFile{
-		DataVersion: s.version, ForbiddenTable: s.forbidden, SubscriptionGroupTable: s.groups,
-	})
-	if err := vfs.WriteFileAtomic(t.path, data); err != nil {
-		return fmt.Errorf("group: write %s: %w", t.path, err)
-	}
-	return nil
 }

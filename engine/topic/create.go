@@ -21,8 +21,8 @@ type CreateOnSend struct {
 // the file and returns only when the topic is on disk. It returns ErrNotCreatable when no rule
 // applies, and the topic as it is when somebody else was faster.
 func (t *Table) CreateOnSend(req CreateOnSend) (*protocol.TopicConfig, error) {
-	return t.ensure(req.Topic, func(next *state) *protocol.TopicConfig {
-		if c := t.inherit(next, req); c != nil {
+	return t.ensure(req.Topic, func(e *edit) *protocol.TopicConfig {
+		if c := t.inherit(e, req); c != nil {
 			return c
 		}
 		if !strings.HasPrefix(req.Topic, protocol.RetryPrefix) {
@@ -36,8 +36,8 @@ func (t *Table) CreateOnSend(req CreateOnSend) (*protocol.TopicConfig, error) {
 
 // inherit makes the topic from its default topic, or nil when that one does not allow it. With
 // automatic creation off TBW102 passes nothing on, even if an older start left it in the file.
-func (t *Table) inherit(next *state, req CreateOnSend) *protocol.TopicConfig {
-	from := next.topics[req.DefaultTopic]
+func (t *Table) inherit(e *edit, req CreateOnSend) *protocol.TopicConfig {
+	from := e.get(req.DefaultTopic)
 	if from == nil || from.Perm&protocol.PermInherit == 0 {
 		return nil
 	}
@@ -83,18 +83,18 @@ func (t *Table) CreateRetry(
 
 // ensure returns the topic, made by create when it is missing.
 func (t *Table) ensure(
-	name string, create func(next *state) *protocol.TopicConfig,
+	name string, create func(e *edit) *protocol.TopicConfig,
 ) (*protocol.TopicConfig, error) {
 	var result *protocol.TopicConfig
-	err := t.update(func(next *state) ([]string, error) {
-		if result = next.topics[name]; result != nil {
-			return nil, nil
+	err := t.update(func(e *edit) error {
+		if result = e.get(name); result != nil {
+			return nil
 		}
-		if result = create(next); result == nil {
-			return nil, ErrNotCreatable
+		if result = create(e); result == nil {
+			return ErrNotCreatable
 		}
-		next.topics[name] = result
-		return []string{name}, nil
+		e.set(name, result)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -107,20 +107,20 @@ func (t *Table) ensureOrder(
 	name string, order bool, create func() *protocol.TopicConfig,
 ) (*protocol.TopicConfig, error) {
 	var result *protocol.TopicConfig
-	err := t.update(func(next *state) ([]string, error) {
-		result = next.topics[name]
+	err := t.update(func(e *edit) error {
+		result = e.get(name)
 		switch {
 		case result == nil:
 			result = create()
 		case result.Order == order:
-			return nil, nil
+			return nil
 		default:
 			made := *result
 			made.Order = order
 			result = &made
 		}
-		next.topics[name] = result
-		return []string{name}, nil
+		e.set(name, result)
+		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/skylarkmq/skylark/engine/tablefile"
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/storage/vfs"
 )
@@ -54,16 +54,14 @@ type Table struct {
 	static map[string]bool // static topics, constant
 
 	current atomic.Pointer[state]
-
-	// change serializes changes and the file that each of them writes; it is therefore held across
-	// I/O, but never by Lookup or by any other reader.
-	change sync.Mutex
+	changes tablefile.Turns[*change] // one write of the file for all that come meanwhile
 }
 
 // state is immutable once it is published.
 type state struct {
 	version protocol.DataVersion
 	topics  map[string]*protocol.TopicConfig
+	entries *tablefile.Entries // as they are in the file; nil before this table has written it
 }
 
 // file is the layout of topics.json (RocketMQ TopicConfigSerializeWrapper).
@@ -196,110 +194,6 @@ func (t *Table) SystemNames() []string {
 	names := slices.Collect(maps.Keys(t.system))
 	sort.Strings(names)
 	return names
-}
-
-// Put creates or changes one topic; see PutAll.
-func (t *Table) Put(c *protocol.TopicConfig) error {
-	return t.PutAll([]*protocol.TopicConfig{c})
-}
-
-// PutAll creates or changes topics with one write of the file. The attributes of each are changes:
-// "+name" sets, "-name" removes (RocketMQ AttributeUtil); attributes not named stay. A topic that
-// comes out as it was is left alone, and if all are, nothing is written. The arguments are copied.
-// An attribute that is not allowed refuses the whole call.
-func (t *Table) PutAll(cs []*protocol.TopicConfig) error {
-	return t.update(func(next *state) ([]string, error) {
-		var changed []string
-		for _, c := range cs {
-			old := next.topics[c.TopicName]
-			var have map[string]string
-			if old != nil {
-				have = old.Attributes
-			}
-			attributes, err := alter(have, c.Attributes, old == nil)
-			if err != nil {
-				return nil, err
-			}
-			made := *c
-			made.Attributes = attributes
-			if old != nil && equal(old, repaired(&made)) {
-				continue
-			}
-			next.topics[c.TopicName] = repaired(&made)
-			changed = append(changed, c.TopicName)
-		}
-		return changed, nil
-	})
-}
-
-// Delete removes a topic. A topic that is not there is no error, as in RocketMQ.
-func (t *Table) Delete(name string) error {
-	return t.update(func(next *state) ([]string, error) {
-		if next.topics[name] == nil {
-			return nil, nil
-		}
-		delete(next.topics, name)
-		return []string{name}, nil
-	})
-}
-
-// SetOrdered marks the named topics as ordered and all others as not (RocketMQ
-// TopicConfigManager.updateOrderTopicConfig, after a registration returned the order table).
-func (t *Table) SetOrdered(ordered func(name string) bool) error {
-	return t.update(func(next *state) ([]string, error) {
-		var changed []string
-		for name, c := range next.topics {
-			if want := ordered(name); c.Order != want {
-				made := *c
-				made.Order = want
-				next.topics[name] = &made
-				changed = append(changed, name)
-			}
-		}
-		return changed, nil
-	})
-}
-
-// Bump raises the version without changing a topic, for a change that alters what is registered,
-// such as the broker's own permission.
-func (t *Table) Bump() error {
-	return t.update(func(*state) ([]string, error) { return []string{}, nil })
-}
-
-// update applies one change to a copy, writes the file and only then publishes the copy. A nil
-// list from apply means that nothing changed.
-func (t *Table) update(apply func(next *state) ([]string, error)) error {
-	t.change.Lock()
-	old := t.current.Load()
-	next := &state{version: old.version, topics: maps.Clone(old.topics)}
-	changed, err := apply(next)
-	if err == nil && changed != nil {
-		next.version.Next(t.cfg.Now().UnixMilli())
-		if err = t.write(next); err == nil {
-			t.current.Store(next)
-		}
-	}
-	t.change.Unlock()
-	if err == nil && len(changed) > 0 {
-		t.cfg.OnChange(changed)
-	}
-	return err
-}
-
-// Persist writes the table as it is. The broker calls it when it stops, so that a table that was
-// never changed has a file too.
-func (t *Table) Persist() error {
-	t.change.Lock()
-	defer t.change.Unlock()
-	return t.write(t.current.Load())
-}
-
-func (t *Table) write(s *state) error {
-	data := protocol.MarshalFastJSON(file{DataVersion: s.version, TopicConfigTable: s.topics})
-	if err := vfs.WriteFileAtomic(t.path, data); err != nil {
-		return fmt.Errorf("topic: write %s: %w", t.path, err)
-	}
-	return nil
 }
 
 func equal(a, b *protocol.TopicConfig) bool {
