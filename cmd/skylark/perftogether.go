@@ -101,6 +101,7 @@ func (a *app) perfVerifyCommand() *cobra.Command {
 		"0: none is")
 	fl.BoolVar(&f.reader.AllowSwaps, "allow-swaps", false, "accept another order among messages that "+
 		"were in flight together, as brokers with several send threads store them")
+	fl.BoolVar(&f.reader.Commit, "commit", f.reader.Commit, "store the group's offsets, carried by the pulls")
 	fl.IntVar(&f.set.Retries, "retries", 3, "send a message without an answer again, at most so often; "+
 		"0 to 100")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -66,7 +66,9 @@ func TestEntriesKeepTheOld(t *testing.T) {
 	_, one := (*tablefile.Entries)(nil).With(nil, nil, []tablefile.Change{
 		{Name: "b", Text: entry("b", 1)}, {Name: "a", Text: entry("a", 1)},
 	})
-	_, _ = one.With([]byte("other"), []byte("end"), []tablefile.Change{{Name: "a", Text: entry("a", 2)}, {Name: "b"}})
+	_, _ = one.With([]byte("other"), []byte("end"), []tablefile.Change{
+		{Name: "a", Text: entry("a", 2)}, {Name: "b"},
+	})
 	file, _ := one.With(nil, nil, []tablefile.Change{{Name: "c", Text: entry("c", 3)}})
 	if got, want := string(file), `"a":{"v":1},"b":{"v":1},"c":{"v":3}`; got != want {
 		t.Fatalf("%s, want %s", got, want)

@@ -133,7 +133,8 @@ func (s *Server) Mappings() (int, error) {
 }
 
 // Perf runs `skylark perf` against the server, which measures its process, and returns the
-// results, at least one. A run that ends with a failure is an error with what it printed.
+// results, at least one. A run that ends with a failure is an error with what it printed, beside the
+// results that it has all the same.
 func (s *Server) Perf(ctx context.Context, args ...string) ([]*measure.Result, error) {
 	line := append([]string{"perf"}, args...)
 	line = append(line, "-n", s.Names, "--broker-pid", strconv.Itoa(s.PID()), "--json")
@@ -141,14 +142,14 @@ func (s *Server) Perf(ctx context.Context, args ...string) ([]*measure.Result, e
 	var out, text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &text
 	err := cmd.Run()
-	if err == nil {
-		var runs []*measure.Result
-		if runs, err = report.Parse(out.Bytes()); err == nil && len(runs) > 0 {
-			return runs, nil
-		}
-		err = errors.Join(err, errors.New("no result"))
+	runs, unread := report.Parse(out.Bytes())
+	switch {
+	case err == nil && unread == nil && len(runs) > 0:
+		return runs, nil
+	case err == nil:
+		err = errors.Join(unread, errors.New("no result"))
 	}
 	command := strings.Join(line, " ")
-	return nil, fmt.Errorf("%s %.300s: %w\n%.2000s", filepath.Base(s.skylark), command, err,
+	return runs, fmt.Errorf("%s %.300s: %w\n%.2000s", filepath.Base(s.skylark), command, err,
 		text.String()+out.String())
 }

@@ -3,11 +3,13 @@
 // Command soak holds a broker at a share of what it can take and looks whether it stays as it was:
 // `make soak DURATION=30m`.
 //
-// It measures what the broker takes from `skylark perf verify`, which sends numbered messages and
-// reads and checks them meanwhile; then it asks for 70 % of that rate for the whole duration. At the
-// end the memory of the first and the last third are compared, and the p99.9 of their seconds. The
-// exit code is 1 when memory grew, when p99.9 drifted, or when a message was lost, doubled, out of
-// order or changed.
+// First it looks for the highest rate at which `skylark perf verify`, which sends numbered messages and
+// reads and checks them meanwhile, keeps up on both sides: what is sent is read, and neither side has
+// a growing backlog (calibrate.go). Then it asks for 70 % of that rate for the whole duration, of a
+// broker that deletes files of the log as soon as they were read, so that a long soak does not need a
+// large disk. At the end the memory of the first and the last third are compared, and the p99.9 of
+// their seconds. The exit code is 1 when memory grew, when p99.9 drifted, or when a message was
+// lost, doubled, out of order or changed.
 package main
 
 import (
@@ -32,7 +34,7 @@ import (
 type plan struct {
 	skylark   string
 	duration  time.Duration
-	calibrate time.Duration // of the run that finds the highest rate
+	calibrate time.Duration // of each run that looks for the highest rate
 	share     float64       // of that rate
 	size      int           // bytes of a body
 	work      string        // the store lives here
@@ -59,7 +61,8 @@ func parse(args []string) (*plan, error) {
 	f := flag.NewFlagSet("soak", flag.ContinueOnError)
 	f.StringVar(&p.skylark, "skylark", "bin/skylark", "binary under test and load generator")
 	f.DurationVar(&p.duration, "duration", 30*time.Minute, "length of the soak, at least 1m")
-	f.DurationVar(&p.calibrate, "calibrate", 20*time.Second, "length of the run that finds the highest rate")
+	f.DurationVar(&p.calibrate, "calibrate", 30*time.Second,
+		"length of each run that looks for the highest rate, at least 5s")
 	f.Float64Var(&p.share, "share", 0.7, "of the highest rate, above 0 and below 1")
 	f.IntVar(&p.size, "size", 128, "bytes of a body, at least 64")
 	f.StringVar(&p.work, "work", "", "folder for the store; a temporary one without it")
@@ -72,7 +75,7 @@ func parse(args []string) (*plan, error) {
 		return nil, fmt.Errorf("-duration %v is below a minute", p.duration)
 	case p.share <= 0 || p.share >= 1:
 		return nil, fmt.Errorf("-share %v is not between 0 and 1", p.share)
-	case p.calibrate < time.Second || p.size < 64:
+	case p.calibrate < 5*time.Second || p.size < 64:
 		return nil, fmt.Errorf("-calibrate %v or -size %d is too small", p.calibrate, p.size)
 	}
 	return &p, nil
@@ -88,67 +91,82 @@ func (p *plan) run(ctx context.Context) (err error) {
 		}
 		defer func() { _ = os.RemoveAll(p.work) }()
 	}
-	s, err := server.New(p.skylark, filepath.Join(p.work, "server"), map[string]string{
-		"brokerName": "broker-a", "flushDiskType": "ASYNC_FLUSH",
-	})
+	found, err := p.sustained(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := s.Start(ctx); err != nil {
-		return err
-	}
-	defer s.End(syscall.SIGTERM)
-	say("looking for the highest rate, %v", p.calibrate)
-	load := []string{
-		"--queues", "8", "--connections", "4", "--in-flight", "64", "--size", strconv.Itoa(p.size),
-	}
-	most, err := s.Perf(ctx, append([]string{
-		"verify", "--topic", "calibrate", "--duration", p.calibrate.String(), "--warmup", "3s",
-	}, load...)...)
-	if err != nil {
-		return err
-	}
-	rate := int(most[0].MessagesPerSec * p.share)
+	rate := int(found.rate() * p.share)
 	if err := p.fits(rate); err != nil {
 		return err
 	}
+	s, err := p.server(ctx, "soak")
+	if err != nil {
+		return err
+	}
+	defer s.End(syscall.SIGTERM)
 	dir, err := p.folder(ctx)
 	if err != nil {
 		return err
 	}
-	args := append([]string{
-		"verify", "--topic", "soak", "--rate", strconv.Itoa(rate), "--warmup", "10s",
-		"--duration", p.duration.String(), "--out", dir,
-	}, load...)
-	say("%d messages a second for %v, which is %.0f %% of %.0f", rate, p.duration, 100*p.share,
-		most[0].MessagesPerSec)
-	parts, err := s.Perf(ctx, args...)
-	if err != nil {
-		return err
-	}
+	say("%d messages a second for %v, which is %.0f %% of %.0f", rate, p.duration, 100*p.share, found.rate())
+	parts, err := s.Perf(ctx, p.verify("soak", "--rate", strconv.Itoa(rate), "--warmup", "10s",
+		"--duration", p.duration.String(), "--commit", "--out", dir)...)
 	if len(parts) != 2 {
-		return fmt.Errorf("perf verify gave %d results, want the sending and the reading part", len(parts))
+		return errors.Join(err, fmt.Errorf("perf verify gave %d results, want the sending and the reading "+
+			"part", len(parts)))
 	}
-	return p.tell(dir, most[0], parts)
+	return errors.Join(err, p.tell(dir, found, parts))
 }
 
-// storedExtra is what a message takes on disk beside its body, in bytes: the rest of its record
-// with the properties of this load, and its queue unit.
-const storedExtra = 240
+// server starts a broker on an empty store of its own.
+func (p *plan) server(ctx context.Context, name string) (*server.Server, error) {
+	var hours []string
+	for h := range 24 {
+		hours = append(hours, fmt.Sprintf("%02d", h))
+	}
+	s, err := server.New(p.skylark, filepath.Join(p.work, name), map[string]string{
+		"brokerName": "broker-a", "flushDiskType": "ASYNC_FLUSH",
+		"fileReservedTime": "0", "deleteWhen": strings.Join(hours, ";"), "deleteUnconsumed": "hold",
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.Start(ctx)
+	return s, err
+}
 
-// fits refuses a soak that would fill the disk: nothing it stores is old enough to be deleted.
+// verify is the load of calibration and soak.
+func (p *plan) verify(topic string, more ...string) []string {
+	return append([]string{
+		"verify", "--topic", topic, "--group", topic, "--queues", "8", "--connections", "4",
+		"--in-flight", "64", "--size", strconv.Itoa(p.size),
+	}, more...)
+}
+
+// Space of a soak.
+const (
+	// storedExtra is what a message takes on disk beside its body, in bytes: the rest of its record
+	// with the properties of this load, and its queue unit.
+	storedExtra = 240
+	// storedMost is what the files are that are written, that were read and are not deleted yet, and
+	// that are made ahead, in bytes.
+	storedMost = 8 << 30
+)
+
+// fits refuses a soak that would fill the disk.
 func (p *plan) fits(rate int) error {
 	usage, err := vfs.OS().Usage(p.work)
 	if err != nil {
 		return err
 	}
 	need := int64(float64(rate) * p.duration.Seconds() * float64(p.size+storedExtra))
+	need = min(need, storedMost)
 	// Sends are refused from 90 % on; others may write meanwhile.
 	const most = 0.88
 	all := float64(usage.Total - usage.Free + usage.Avail)
 	if room := int64((most - usage.UsedRatio()) * all); need > room {
 		return fmt.Errorf("%v at %d messages a second take %d MB of disk, and %d MB may be used: "+
-			"give less -duration, -share or -size, or another -work", p.duration, rate, need>>20, room>>20)
+			"give another -work, or less -duration, -share or -size", p.duration, rate, need>>20, room>>20)
 	}
 	return nil
 }
@@ -161,7 +179,7 @@ func (p *plan) folder(ctx context.Context) (string, error) {
 }
 
 // tell judges the run, writes report.md and prints it.
-func (p *plan) tell(dir string, most *measure.Result, parts []*measure.Result) error {
+func (p *plan) tell(dir string, found *search, parts []*measure.Result) error {
 	send := parts[0]
 	j, err := judge(send.Series)
 	if err != nil {
@@ -173,10 +191,11 @@ func (p *plan) tell(dir string, most *measure.Result, parts []*measure.Result) e
 		"flush, bodies of %d bytes, 8 queues, 4 connections; load generator, reader and checker on the same "+
 		"machine.\n\n", time.Duration(send.Seconds*float64(time.Second)).Round(time.Second), 100*p.share,
 		e.CPU, e.Cores, e.Kernel, e.Go, p.size)
-	fmt.Fprintf(&out, "In %v the broker took %.0f messages a second from the same load without a rate, so "+
-		"%.0f were asked for; %d messages were sent, read back and checked.\n\n", p.calibrate,
-		most.MessagesPerSec, send.RateAsked, send.Messages)
+	fmt.Fprintf(&out, "The highest rate that both sides kept up with for %v was %.0f messages a second, so "+
+		"%.0f were asked for; %d messages were sent, read back and checked. Files of the log were deleted "+
+		"when they had been read.\n\n", p.calibrate, found.rate(), send.RateAsked, send.Messages)
 	out.WriteString(j.table())
+	out.WriteString("\n" + found.table())
 	if faults := parts[len(parts)-1].Verify; faults != nil {
 		fmt.Fprintf(&out, "\nOf %d messages: lost %d, duplicates %d, out of order %d, changed %d.\n",
 			faults.Messages, faults.Lost, faults.Duplicates, faults.Disordered+faults.Swapped, faults.Changed)

@@ -90,8 +90,9 @@ func (c *consumer) prepare(ctx context.Context, ctl *control) ([]*puller, error)
 		targets = append(targets, list...)
 	}
 	var pullers []*puller
+	b := &bounds{control: ctl, known: map[bound]int64{}}
 	for _, group := range topicNames(c.cfg.Group, c.cfg.Groups) {
-		list, err := c.spread(ctx, ctl, group, targets)
+		list, err := c.spread(ctx, b, group, targets)
 		if err != nil {
 			return nil, err
 		}
@@ -110,17 +111,17 @@ func (c *consumer) prepare(ctx context.Context, ctl *control) ([]*puller, error)
 
 // spread deals the queues of each broker to the connections of one group.
 func (c *consumer) spread(
-	ctx context.Context, ctl *control, group string, targets []target,
+	ctx context.Context, b *bounds, group string, targets []target,
 ) ([]*puller, error) {
 	byAddr := map[string][]*pullQueue{}
 	var addrs []string
 	for i := range targets {
 		t := &targets[i]
-		at, err := ctl.offset(ctx, t, group, c.cfg.From)
+		at, err := b.offset(ctx, t, group, c.cfg.From)
 		if err != nil {
 			return nil, err
 		}
-		end, err := ctl.offset(ctx, t, group, Last)
+		end, err := b.offset(ctx, t, group, Last)
 		if err != nil {
 			return nil, err
 		}

@@ -18,8 +18,8 @@ import (
 // defaultTopicQueues is how many queues clients want of a topic that is created by a send.
 const defaultTopicQueues = 4
 
-// callTimeout bounds one call about routes or offsets. A thousand groups ask for those of all their
-// queues when they begin.
+// callTimeout bounds one call about routes or offsets: the broker may have a thousand new groups on its
+// hands, and a busy disk.
 const callTimeout = 10 * time.Second
 
 var errNoTopic = errors.New("topic does not exist")
@@ -278,4 +278,32 @@ func (c *control) offset(ctx context.Context, t *target, group string, from Star
 			t.topic, t.queue, t.addr, err)
 	}
 	return o.Offset, nil
+}
+
+// bounds asks for each bound of a queue once, however many groups begin there: a thousand groups would
+// ask for the same ones a thousand times before the first of them reads.
+type bounds struct {
+	*control
+	known map[bound]int64
+}
+
+type bound struct {
+	target target
+	from   Start
+}
+
+// offset is control.offset.
+func (b *bounds) offset(ctx context.Context, t *target, group string, from Start) (int64, error) {
+	if from != First && from != Last {
+		return b.control.offset(ctx, t, group, from) // the group's own
+	}
+	key := bound{*t, from}
+	if at, ok := b.known[key]; ok {
+		return at, nil
+	}
+	at, err := b.control.offset(ctx, t, group, from)
+	if err == nil {
+		b.known[key] = at
+	}
+	return at, err
 }
