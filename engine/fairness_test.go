@@ -77,13 +77,11 @@ func TestFairness(t *testing.T) {
 	}
 }
 
-// floodBurst is how many requests a flood writes at once, and floodBursts how many such bursts wait for
-// their answers at the most. Without that bound pulls alone could ask for more pieces than the broker
-// keeps for one connection, which it then closes.
-const floodBurst, floodBursts = 64, 8
+// floodBurst is how many requests a flood writes at once.
+const floodBurst = 64
 
-// flood writes bursts without end over one connection and reads the answers. The returned function ends
-// it and tells how many bytes were answered.
+// flood writes bursts over one connection as fast as they are taken, and reads the answers. The returned
+// function ends it and tells how many bytes were answered.
 func flood(t *testing.T, addr string, burst []byte) (end func() int64) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -91,15 +89,8 @@ func flood(t *testing.T, addr string, burst []byte) (end func() int64) {
 		t.Fatal(err)
 	}
 	var both sync.WaitGroup
-	under := make(chan struct{}, floodBursts)
-	ended := make(chan struct{})
 	both.Go(func() {
 		for {
-			select {
-			case under <- struct{}{}:
-			case <-ended:
-				return
-			}
 			if _, err := conn.Write(burst); err != nil {
 				return
 			}
@@ -109,20 +100,16 @@ func flood(t *testing.T, addr string, burst []byte) (end func() int64) {
 	var early error
 	both.Go(func() {
 		in := bufio.NewReader(conn)
-		for n := 1; ; n++ {
+		for {
 			size, err := skipFrame(in)
 			if err != nil {
 				early = err
 				return
 			}
 			answered += size
-			if n%floodBurst == 0 {
-				<-under
-			}
 		}
 	})
 	return func() int64 {
-		close(ended)
 		_ = conn.Close()
 		both.Wait()
 		if !errors.Is(early, net.ErrClosed) {

@@ -169,6 +169,27 @@ func TestE2EMixed(t *testing.T) {
 	}
 }
 
+// TestE2EManyGroups has a thousand new groups read one topic, and then a thousand others, while the
+// broker may still be making the first ones: the second ones do not wait for that when they ask for
+// offsets, and all groups get what is sent.
+func TestE2EManyGroups(t *testing.T) {
+	t.Parallel()
+	const groups = 1000
+	cluster := enginetest.Start(t)
+	for _, name := range []string{"first", "second"} {
+		cfg := testTogether(cluster.NameServer())
+		p := &cfg.Produce
+		p.Verify, p.Rate, p.Connections, p.Queues, p.Warmup = false, 10, 1, 1, Duration(2*time.Second)
+		hot := DefaultConsume()
+		hot.From, hot.Group, hot.Groups, hot.Connections = Last, name, groups, 1
+		cfg.Readers = []Reader{{Name: "hot", Consume: hot}}
+		res := together(t, cfg)
+		if res[1].Messages < res[0].Messages {
+			t.Errorf("%s: sent %d, all groups together read %d", name, res[0].Messages, res[1].Messages)
+		}
+	}
+}
+
 func TestTogetherSettingsAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, set := range map[string]func(*Together){
