@@ -139,7 +139,7 @@ func dimensions() []dimension {
 			measure: measurePulls,
 		},
 		{
-			name: "properties", one: "byte", levels: []int{10, 100, 1000, 10_000, 30_000},
+			name: "properties", one: "byte", levels: []int{10, 100, 1000, 10_000, 32_000},
 			about: "messages of 128 bytes with a user property of so many bytes, and with that many bytes " +
 				"of properties of 16 bytes each; 32 767 bytes are the format's bound",
 			figures: []figure{
