@@ -3,7 +3,9 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"io"
 	"log/slog"
 	"net"
@@ -35,7 +37,7 @@ func (h *repeating) Command(c *eventloop.Conn, cmd *remoting.Command) {
 	h.done <- struct{}{}
 }
 
-func startForAllocs(t testing.TB) *Broker {
+func startForAllocs(t testing.TB, options ...func(*Config)) *Broker {
 	t.Helper()
 	cfg := Default()
 	cfg.BrokerName, cfg.BindAddress, cfg.ListenPort, cfg.FastPort = "a", "127.0.0.1", 0, -1
@@ -43,6 +45,9 @@ func startForAllocs(t testing.TB) *Broker {
 	cfg.CommitLogFileSize = 64 << 20
 	cfg.IndexSlots, cfg.IndexEntries = 5000, 200000
 	cfg.Logger = slog.New(slog.DiscardHandler)
+	for _, set := range options {
+		set(&cfg)
+	}
 	b, err := New(cfg)
 	if err == nil {
 		err = b.Start(context.Background())
@@ -171,4 +176,39 @@ func pullFrame(change func(r *protocol.PullRequest)) []byte {
 	e := remoting.Begin(nil, remoting.NewRequest(remoting.PullMessage, 1))
 	req.AppendFields(&e)
 	return e.End(nil)
+}
+
+// TestAllocsSyncFlush has sends wait for the disk and be answered, many at a time, from the socket to the
+// socket.
+func TestAllocsSyncFlush(t *testing.T) {
+	b := startForAllocs(t, func(c *Config) { c.FlushDiskType = "SYNC_FLUSH" })
+	conn, err := net.Dial("tcp", b.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	const each = 64
+	burst, answer := bytes.Repeat(sendFrame(remoting.JSON, false), each), make([]byte, 4<<10)
+	round := func() {
+		if _, err := conn.Write(burst); err != nil {
+			t.Fatal(err)
+		}
+		for range each {
+			if _, err := io.ReadFull(conn, answer[:4]); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(conn, answer[:binary.BigEndian.Uint32(answer)]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 50 {
+		round()
+	}
+	if got := testing.AllocsPerRun(200, round); got != 0 {
+		t.Errorf("%v allocations for %d sends that wait for the disk, want 0", got, each)
+	}
+	if b.releases == nil {
+		t.Error("the sends did not wait")
+	}
 }
