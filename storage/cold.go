@@ -61,7 +61,11 @@ func (s *Store) Warm(rs []zerocopy.Region) error {
 		return nil
 	}
 	s.colds.reads.Add(1)
-	buf := make([]byte, warmStep)
+	buf, _ := s.warmed.Get().(*[warmStep]byte)
+	if buf == nil {
+		buf = new([warmStep]byte)
+	}
+	defer s.warmed.Put(buf)
 	for i := range rs {
 		r := &rs[i]
 		s.colds.bytes.Add(int64(r.Size))

@@ -5,6 +5,7 @@ package storage_test
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -89,6 +90,29 @@ func TestColdReads(t *testing.T) {
 			t.Errorf("%s: still cold after Warm", topic)
 		}
 		zerocopy.ReleaseAll(res.Regions)
+	}
+}
+
+// TestColdReadsKeepNothing: what a cold read is read into is used again. Thousands a second come when a
+// reader catches up.
+func TestColdReadsKeepNothing(t *testing.T) {
+	s := open(t, small(t.TempDir()))
+	send(t, s, draft("T", 0, strings.Repeat("x", 1000), ""))
+	var res storage.ReadResult
+	s.Read(&storage.ReadRequest{Topic: []byte("T"), MaxMessages: 1}, &res)
+	defer zerocopy.ReleaseAll(res.Regions)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const count = 200
+	for range count {
+		if err := s.Warm(res.Regions); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	// The race detector drops every fourth.
+	if each := (after.TotalAlloc - before.TotalAlloc) / count; each > 128<<10 {
+		t.Errorf("%d bytes are allocated for a cold read", each)
 	}
 }
 

@@ -75,6 +75,7 @@ type Store struct {
 
 	puts, gets counters
 	colds      struct{ reads, bytes, units atomic.Int64 }
+	warmed     sync.Pool // of *[warmStep]byte, which Warm reads into
 
 	closing  sync.Once
 	closeErr error
