@@ -39,6 +39,10 @@ func TestPipelinedPulls(t *testing.T) {
 		p.send("between", 0, body)
 	}
 	raw := dialRaw(t, cluster.Broker())
+	raw.write(pulls("apart", 0, 0, 0, 1)) // makes the group
+	if _, err := raw.answer(callWithin); err != nil {
+		t.Fatal(err)
+	}
 	const count = 1000
 	done := make(chan struct{})
 	go func() {

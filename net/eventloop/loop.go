@@ -280,11 +280,7 @@ func (l *Loop) settle(c *Conn) {
 		c.paused = true
 		l.drv.pause(c, true)
 	case c.paused && c.out.bytes <= bytes/2 && c.out.count() <= segments/2:
-		c.paused = false
-		l.drv.pause(c, false)
-		if c.stopped || len(c.later) > 0 {
-			l.post(Posted{To: c.Ref(), Task: flushGoOn})
-		}
+		l.relieve(c)
 	}
 	l.maybeDrained()
 }
@@ -374,8 +370,13 @@ func (t flushTask) Run(c *Conn) {
 		c.loop.goOn(c)
 	case flushAgain:
 	}
+	c.loop.touch(c)
+}
+
+// touch has a connection flushed at the end of this event.
+func (l *Loop) touch(c *Conn) {
 	if !c.dirty {
 		c.dirty = true
-		c.loop.dirty = append(c.loop.dirty, c)
+		l.dirty = append(l.dirty, c)
 	}
 }
