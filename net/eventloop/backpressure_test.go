@@ -81,7 +81,7 @@ func TestPipelinedBytes(t *testing.T) {
 		for i := range count {
 			cmd, err := p.read()
 			if err != nil || len(cmd.Body) != size {
-				t.Fatalf("answer %d: %d bytes, %v; %+v", i, len(cmd.Body), err, h.srv.Stats())
+				t.Fatalf("answer %d: %+v, %v; %+v", i, cmd, err, h.srv.Stats())
 			}
 		}
 	})
@@ -179,7 +179,7 @@ func TestLater(t *testing.T) {
 		for i := range count + 1 {
 			cmd, err := p.read()
 			if err != nil || cmd.Opaque != remoting.Opaque(i) {
-				t.Fatalf("answer %d: opaque %d, %v; %+v", i, cmd.Opaque, err, h.srv.Stats())
+				t.Fatalf("answer %d: %+v, %v; %+v", i, cmd, err, h.srv.Stats())
 			}
 		}
 	})
@@ -220,7 +220,7 @@ func TestCrowdedBySilent(t *testing.T) {
 			reader.write(bytes.Repeat(small, 8))
 			for range 8 {
 				if cmd, err := reader.read(); err != nil || len(cmd.Body) != 1<<20 {
-					t.Fatalf("the reader got %d bytes, %v; %+v", len(cmd.Body), err, h.srv.Stats())
+					t.Fatalf("the reader got %+v, %v; %+v", cmd, err, h.srv.Stats())
 				}
 			}
 		}
