@@ -209,8 +209,17 @@ func (b *Broker) listen() error {
 	if fast := b.fastPort(); fast > 0 {
 		addrs = append(addrs, net.JoinHostPort(b.cfg.BindAddress, strconv.Itoa(fast)))
 	}
+	reserved := b.reserved != nil
 	b.giveBackPort()
 	server, err := eventloop.Listen(cfg, addrs, b.newLoopHandler)
+	for range reservedTries {
+		if err == nil || !reserved {
+			break
+		}
+		// A child of this process holds the reservation, too, between its fork and its exec.
+		<-time.After(reservedPause)
+		server, err = eventloop.Listen(cfg, addrs, b.newLoopHandler)
+	}
 	if err != nil {
 		return fmt.Errorf("engine: listen on %v: %w; if another broker runs here stop it, or set "+
 			"listenPort (and fastListenPort) to free ports", addrs, err)
@@ -218,6 +227,12 @@ func (b *Broker) listen() error {
 	b.server = server
 	return nil
 }
+
+// How often, and after what pause, a port that was just given back is tried again.
+const (
+	reservedTries = 50
+	reservedPause = 10 * time.Millisecond
+)
 
 // frameSlack is how much larger than a body a frame may be: header, properties and lengths.
 const frameSlack = 1 << 20

@@ -31,7 +31,8 @@ func TestOurClientAgainstOlderApache(t *testing.T) {
 		"sends": olderSends, "retries": olderRetries, "ordered": olderOrdered, "sql": olderSQL,
 		"broadcast": olderBroadcast, "reader": olderReader, "transactions": olderTransactions,
 		"requests": olderRequests, "delays": olderDelays, "admin": olderAdmin,
-		"resets": olderResets, "newer": olderLacks,
+		"resets": olderResets, "newer": olderLacks, "tls": olderTLS, "namespace": olderNamespace,
+		"trace": olderTrace,
 	}
 	for what, test := range tests {
 		t.Run(what, func(t *testing.T) {
@@ -112,7 +113,8 @@ func olderConf(made target) map[string]string {
 		"mappedFileSizeCommitLog": strconv.Itoa(64 << 20), "maxIndexNum": "100000",
 	}
 	maps.Copy(lines, map[string]string{
-		"enablePropertyFilter": "true", "transactionCheckInterval": "1000", "transactionTimeOut": "2000",
+		"enablePropertyFilter": "true", "traceTopicEnable": "true",
+		"transactionCheckInterval": "1000", "transactionTimeOut": "2000",
 		"messageDelayLevel": "1s 2s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s",
 	})
 	return lines
