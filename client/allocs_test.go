@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -199,44 +200,61 @@ func queueAll(ctx context.Context, p *client.Producer, m *client.Message, n int)
 
 func ignore(client.SendResult, error) {}
 
-// TestBufferedMemory: 100 000 messages that a broker does not answer take the configured bytes and
-// 20 % at most. It is not parallel: it measures the heap of the process.
+// TestBufferedMemory: a buffer that is full by bytes, with 100 000 messages and more that a broker
+// does not answer, takes the configured bytes and 20 % at most, the callers' bodies included. It is
+// not parallel: it measures the heap of the process.
 func TestBufferedMemory(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector's own memory is part of the heap that is measured")
 	}
-	const n, body = 100_000, 1000
+	const n = 100_000
+	linger := client.WithLinger(time.Millisecond, 64<<10)
 	for _, tc := range []struct {
-		name string
-		size int // of a message in the buffer, at most
-		opts []client.ProducerOption
+		name  string
+		body  int
+		share int // of the buffer that a message takes, at most
+		opts  []client.ProducerOption
 	}{
-		{"single", body + 1400, nil},
-		{"linger", body + 250, []client.ProducerOption{client.WithLinger(time.Millisecond, 64<<10)}},
+		{"single/10", 10, 1400, nil},
+		{"single/1000", 1000, 2400, nil},
+		{"linger/10", 10, 250, []client.ProducerOption{linger}},
+		{"linger/1000", 1000, 1250, []client.ProducerOption{linger}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			gate := make(chan struct{})
-			bound := n * tc.size
-			opts := append(tc.opts, client.WithBuffer(n, bound), client.WithSendTimeout(time.Minute))
+			bound := n * tc.share
+			opts := append(tc.opts, client.WithBuffer(100*n, bound), client.WithSendTimeout(time.Minute))
 			p := thriftyProducer(t, &thrifty{gate: gate}, opts...)
 			before := heap()
-			for i := range n {
-				m := &client.Message{Topic: "t", Body: make([]byte, body), Keys: []string{strconv.Itoa(i)}}
-				if err := p.TrySendAsync(context.Background(), m, ignore); err != nil {
-					t.Fatalf("message %d: %v", i, err)
-				}
-			}
+			held := fillBuffer(t, p, tc.body)
 			used := heap() - before
+			if held < n {
+				t.Errorf("the buffer was full after %d messages, want %d", held, n)
+			}
 			if limit := int64(bound) * 6 / 5; used > limit {
 				t.Errorf("%d bytes are in use, configured %d, allowed %d", used, bound, limit)
 			} else {
-				t.Logf("%d bytes are in use, configured %d", used, bound)
+				t.Logf("%d messages, %d bytes are in use, configured %d", held, used, bound)
 			}
 			close(gate)
 			if err := p.Flush(within(t)); err != nil {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// fillBuffer sends until the buffer is full and returns how many messages it took.
+func fillBuffer(t *testing.T, p *client.Producer, body int) (n int) {
+	t.Helper()
+	for ; ; n++ {
+		m := &client.Message{Topic: "t", Body: make([]byte, body), Keys: []string{strconv.Itoa(n)}}
+		switch err := p.TrySendAsync(context.Background(), m, ignore); {
+		case errors.Is(err, client.ErrBufferFull):
+			return n
+		case err != nil:
+			t.Fatalf("message %d: %v", n, err)
+		}
 	}
 }
 

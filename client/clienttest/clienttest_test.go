@@ -108,19 +108,27 @@ func TestStartGivesTopicsAndTakesMessages(t *testing.T) {
 	checkOnce(t, receive(t, c, "a", 20), want)
 }
 
-// It is not seconds; BenchmarkStart has the figure.
+// TestStartIsQuick: a cluster takes messages of a topic within 100 ms. The quickest of several
+// starts counts, since other work may hold up one. It is not parallel: tests beside it would be such
+// work.
 func TestStartIsQuick(t *testing.T) {
-	t.Parallel()
-	began := time.Now()
-	cluster := clienttest.Start(t, clienttest.WithTopics("a"))
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("a cluster took %s to start", took)
+	const limit, starts = 100 * time.Millisecond, 20
+	quickest := time.Hour
+	for i := 0; i < starts && quickest > limit; i++ {
+		began := time.Now()
+		cluster := clienttest.Start(t, clienttest.WithTopics("a"))
+		p := cluster.Producer(t)
+		if _, err := p.Send(within(t), &client.Message{Topic: "a", Body: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+		quickest = min(quickest, time.Since(began))
+		if err := cluster.Close(); err != nil {
+			t.Error(err)
+		}
 	}
-	if err := cluster.Close(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("a cluster took %s to start and close", took)
+	if quickest > limit {
+		t.Errorf("the quickest of %d clusters took %s until a message was stored, want %s", starts,
+			quickest, limit)
 	}
 }
 

@@ -26,12 +26,12 @@ const olderRelease = "4.9.4"
 // 4.9 has works, and what it does not have is refused.
 func TestOurClientAgainstOlderApache(t *testing.T) {
 	t.Parallel()
-	at := startOlder(t)
+	at := startOlder(t, nil)
 	tests := map[string]func(*testing.T, *older){
 		"sends": olderSends, "retries": olderRetries, "ordered": olderOrdered, "sql": olderSQL,
 		"broadcast": olderBroadcast, "reader": olderReader, "transactions": olderTransactions,
 		"requests": olderRequests, "delays": olderDelays, "admin": olderAdmin,
-		"resets": olderResets, "newer": olderLacks, "tls": olderTLS, "namespace": olderNamespace,
+		"resets": olderResets, "newer": olderLacks, "tls": olderTLS, "namespaces": olderNamespaces,
 		"trace": olderTrace,
 	}
 	for what, test := range tests {
@@ -53,9 +53,18 @@ type older struct {
 	admin *admin.Admin
 }
 
+// olderKeys are what a broker with aclEnable knows of users.
+const olderKeys = `globalWhiteRemoteAddresses: []
+accounts:
+- accessKey: rocketmq2
+  secretKey: "12345678"
+  whiteRemoteAddress:
+  admin: true
+`
+
 // startOlder runs a name server and a broker of the older release, each in a process of its own,
-// until the end of the test.
-func startOlder(t *testing.T) target {
+// until the end of the test. more is added to the broker's configuration.
+func startOlder(t *testing.T, more map[string]string) target {
 	t.Helper()
 	if ok, missing := apache.Available(); !ok {
 		t.Skipf("no %s here", missing)
@@ -70,6 +79,10 @@ func startOlder(t *testing.T) target {
 		Dir: filepath.Join(home, "store"),
 	}
 	if err := os.MkdirAll(filepath.Join(home, "conf"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	keys := filepath.Join(home, "conf", "plain_acl.yml")
+	if err := os.WriteFile(keys, []byte(olderKeys), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	program := func(name, class string, lines map[string]string, jvm ...string) *process {
@@ -97,7 +110,9 @@ func startOlder(t *testing.T) target {
 	}); err != nil {
 		t.Fatalf("name server: %v\n%s", err, names.output())
 	}
-	broker := program("broker", "org.apache.rocketmq.broker.BrokerStartup", olderConf(made),
+	conf := olderConf(made)
+	maps.Copy(conf, more)
+	broker := program("broker", "org.apache.rocketmq.broker.BrokerStartup", conf,
 		"-Xmx512m", "-XX:MaxDirectMemorySize=512m")
 	if err := routeOf(made.NameServer, "SELF_TEST_TOPIC", 30*time.Second); err != nil {
 		t.Fatalf("broker: %v\n%s", err, broker.output())
