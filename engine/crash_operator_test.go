@@ -81,3 +81,45 @@ func TestCrashOperatorsWork(t *testing.T) {
 		v.end(t, false)
 	}
 }
+
+// TestCrashResetNotTaken: a reset of a group whose members have not seen it yet is as good after a
+// death: what they commit meanwhile, from where they were, does not undo it, and the first pull of each
+// takes it. RocketMQ forgets it (ConsumerOffsetManager.resetOffsetTable is in memory only).
+func TestCrashResetNotTaken(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	v := startVictim(t, dir, "ASYNC_FLUSH")
+	p := newPeer(t, v.addr)
+	for i := range 10 {
+		p.send("T", 0, fmt.Sprint(i))
+	}
+	pull := pullRequest("T", 0, 8, "*", 0)
+	pull.Group = []byte("online")
+	p.pull(pull) // makes the group
+	p.commit("online", "T", 0, 8)
+	p.done(remoting.InvokeBrokerToResetOffset, &protocol.ResetOffsetRequest{
+		Group: "online", Topic: "T", QueueID: 0, Offset: 3, Timestamp: -1,
+	})
+	v.end(t, true)
+	for kill := range 2 { // a second death changes nothing
+		v = startVictim(t, dir, "ASYNC_FLUSH")
+		p = newPeer(t, v.addr)
+		p.commit("online", "T", 0, 9)
+		if got := p.committed("online", "T", 0); got != 3 {
+			t.Errorf("after death %d the group is at %d, want 3", kill+1, got)
+		}
+		if kill == 0 {
+			v.end(t, true)
+		}
+	}
+	if d := p.pull(pull); d.code != remoting.PullOffsetMoved || d.head.NextOffset != 3 {
+		t.Errorf("the pull after it: %v, next %d", d.code, d.head.NextOffset)
+	}
+	p.commit("online", "T", 0, 4)
+	v.end(t, false)
+	v = startVictim(t, dir, "ASYNC_FLUSH")
+	defer v.end(t, false)
+	if got := newPeer(t, v.addr).committed("online", "T", 0); got != 4 {
+		t.Errorf("once it was taken, and the broker restarted, the group is at %d, want 4", got)
+	}
+}

@@ -23,7 +23,7 @@ func (b *Broker) boundPositions() {
 			if at <= int64(end) {
 				continue
 			}
-			b.offsets.Commit([]byte(group), []byte(topic), queue, int64(end))
+			b.offsets.Cap([]byte(group), []byte(topic), queue, int64(end))
 			b.log.Warn("position was ahead of its queue after a crash and is set to its end",
 				"group", group, "topic", topic, "queue", queue, "position", at, "end", int64(end))
 		}

@@ -21,6 +21,7 @@ func FuzzOffsetsFile(f *testing.F) {
 		`{"dataVersion":{"counter":1,"timestamp":1795976699921},"groupTopicMap":{},"offsetTable":{"T@G":{0:5,1:9}},` +
 			`"pullOffsetTable":{"T@G":{0:7}}}`,
 		`{"offsetTable":{"T":{0:1},"@":{0:1},"T@G@H":{-1:-5,2147483647:9223372036854775807}}}`,
+		`{"offsetTable":{"T@G":{0:5}},"pendingResets":{"T@G":{"0":5,"1":-1,"x":2},"@":{"0":1}}}`,
 		`{"offsetTable":{"T@G":null}}`, `{}`, ``,
 	} {
 		f.Add([]byte(text))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,11 @@ const separator = "@"
 type file struct {
 	DataVersion protocol.DataVersion       `json:"dataVersion"`
 	OffsetTable map[string]map[int32]int64 `json:"offsetTable"`
+	// PendingResets is Skylark's own, and left out while there are none: what operators set and no
+	// consumer has taken. RocketMQ keeps that in memory (ConsumerOffsetManager.resetOffsetTable), passes
+	// the member over when it reads the file, and drops it when it writes it. Queue ids are text here,
+	// as in any JSON, so that every parser can pass it over.
+	PendingResets map[string]map[string]int64 `json:"pendingResets"`
 }
 
 // Open loads the table from dir. A missing file is an empty table. When copies of the file exist
@@ -78,18 +84,47 @@ func (t *Table) load() error {
 	}
 	t.version = f.DataVersion
 	for name, queues := range f.OffsetTable {
-		topic, group, ok := strings.Cut(name, separator)
-		if !ok || topic == "" || group == "" {
-			t.cfg.Notice("offsets of no topic and group are left out", "path", source, "name", name)
+		topic, group, ok := t.split(source, name)
+		if !ok {
 			continue
 		}
 		for queue, off := range queues {
-			if s := t.ensure([]byte(group), []byte(topic), queue); s != nil {
+			if s := t.ensure(group, topic, queue); s != nil {
 				s.committed.Store(max(off, none))
 			}
 		}
 	}
+	for name, queues := range f.PendingResets {
+		if topic, group, ok := t.split(source, name); ok {
+			t.loadResets(source, topic, group, queues)
+		}
+	}
 	return nil
+}
+
+// split takes the name of an entry of the file apart; ok is false when it makes no sense.
+func (t *Table) split(source, name string) (topic, group []byte, ok bool) {
+	before, behind, ok := strings.Cut(name, separator)
+	if !ok || before == "" || behind == "" {
+		t.cfg.Notice("offsets of no topic and group are left out", "path", source, "name", name)
+		return nil, nil, false
+	}
+	return []byte(before), []byte(behind), true
+}
+
+// loadResets makes the resets of an entry of the file pending again.
+func (t *Table) loadResets(source string, topic, group []byte, queues map[string]int64) {
+	for text, off := range queues {
+		queue, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || off < 0 {
+			t.cfg.Notice("a pending reset makes no sense and is left out", "path", source,
+				"topic", string(topic), "group", string(group), "queue", text, "offset", off)
+			continue
+		}
+		if s := t.ensure(group, topic, int32(queue)); s != nil && s.reset.Swap(off) == none {
+			t.resets.Add(1)
+		}
+	}
 }
 
 // Version returns the version of the table, which grows with every 500th commit.
@@ -112,7 +147,9 @@ func (t *Table) persistLocked() error {
 		return nil
 	}
 	offsets, _ := t.Snapshot()
-	data := protocol.MarshalFastJSON(file{DataVersion: t.version, OffsetTable: offsets})
+	data := protocol.MarshalFastJSON(file{
+		DataVersion: t.version, OffsetTable: offsets, PendingResets: t.pending(),
+	})
 	if err := vfs.WriteFileAtomic(t.path, data); err != nil {
 		t.touch()
 		return fmt.Errorf("offset: write %s: %w", t.path, err)

@@ -2,7 +2,10 @@
 
 package offset
 
-import "slices"
+import (
+	"slices"
+	"strconv"
+)
 
 // each visits every entry under its shard's read lock.
 func (t *Table) each(visit func(k key, queues map[int32]*slot)) {
@@ -89,4 +92,34 @@ func (t *Table) Snapshot() (offsets, pulled map[string]map[int32]int64) {
 		}
 	})
 	return offsets, pulled
+}
+
+// pending returns every reset that no consumer has taken, in the form of the file; nil when there are
+// none.
+func (t *Table) pending() map[string]map[string]int64 {
+	if t.resets.Load() == 0 {
+		return nil
+	}
+	var all map[string]map[string]int64
+	t.each(func(k key, queues map[int32]*slot) {
+		var own map[string]int64
+		for id, q := range queues {
+			off := q.reset.Load()
+			if off == none {
+				continue
+			}
+			if own == nil {
+				own = map[string]int64{}
+			}
+			own[strconv.Itoa(int(id))] = off
+		}
+		if own == nil {
+			return
+		}
+		if all == nil {
+			all = map[string]map[string]int64{}
+		}
+		all[k.topic+separator+k.group] = own
+	})
+	return all
 }

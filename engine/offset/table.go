@@ -197,8 +197,9 @@ func (t *Table) Pulled(group, topic []byte, queue int32) (off int64, ok bool) {
 }
 
 // Reset sets a queue's offset on behalf of an operator: it is committed, and it stays pending until
-// TakeReset hands it to the next pull. Until then Query returns it and commits are ignored. off
-// must not be negative.
+// TakeReset hands it to the next pull. Until then Query returns it and commits are ignored, also after
+// a restart: members that are online commit what they had before, and would undo it. off must not be
+// negative.
 func (t *Table) Reset(group, topic []byte, queue int32, off int64) {
 	s := t.ensure(group, topic, queue)
 	if s == nil || off < 0 {
@@ -219,8 +220,9 @@ func (t *Table) HasReset(group, topic []byte, queue int32) bool {
 	return s != nil && s.reset.Load() != none
 }
 
-// TakeReset returns the pending reset of a queue and ends it. It costs one atomic load while
-// nothing is pending anywhere.
+// TakeReset returns the pending reset of a queue and ends it. A death before the next write of the file
+// has it taken once more, which repeats what was consumed since, as for every commit. It costs one
+// atomic load while nothing is pending anywhere.
 func (t *Table) TakeReset(group, topic []byte, queue int32) (off int64, ok bool) {
 	if t.resets.Load() == 0 {
 		return none, false
@@ -234,7 +236,22 @@ func (t *Table) TakeReset(group, topic []byte, queue int32) (off int64, ok bool)
 		return none, false
 	}
 	t.resets.Add(-1)
+	t.touch()
 	return off, true
+}
+
+// Cap takes a queue's offset, and a pending reset, back to end when they lie behind it.
+func (t *Table) Cap(group, topic []byte, queue int32, end int64) {
+	s := t.slot(group, topic, queue)
+	if s == nil {
+		return
+	}
+	if off := s.reset.Load(); off > end {
+		s.reset.CompareAndSwap(off, end)
+	}
+	if s.committed.Load() > end {
+		t.store(t.shardOf(group, topic), s, end)
+	}
 }
 
 // RemoveTopic forgets every group's offsets of a topic, pending resets and pull offsets included.

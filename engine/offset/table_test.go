@@ -85,6 +85,45 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// TestResetOutlivesTheBroker: what no consumer has taken is pending again after a start, what one took is
+// not, and neither is what lies behind the end of a queue that a crash cut.
+func TestResetOutlivesTheBroker(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	table := open(t, dir, offset.Config{})
+	for queue := range int32(3) {
+		table.Commit(g, o, queue, 100)
+		table.Reset(g, o, queue, int64(10*(queue+1)))
+	}
+	if _, ok := table.TakeReset(g, o, 2); !ok || !table.Commit(g, o, 2, 31) {
+		t.Fatal("the reset of queue 2 was not taken")
+	}
+	if err := table.Persist(); err != nil {
+		t.Fatal(err)
+	}
+	table = open(t, dir, offset.Config{}) // the other one died
+	table.Cap(g, o, 1, 15)
+	for queue, want := range []int64{10, 15, 31} {
+		off, ok := table.Query(g, o, int32(queue))
+		pending := queue < 2
+		if !ok || off != want || table.HasReset(g, o, int32(queue)) != pending ||
+			table.Commit(g, o, int32(queue), 99) == pending {
+			t.Errorf("queue %d is at %d, pending: %v", queue, off, table.HasReset(g, o, int32(queue)))
+		}
+		taken, ok := table.TakeReset(g, o, int32(queue))
+		if ok != pending || ok && taken != want {
+			t.Errorf("queue %d: took %d %v", queue, taken, ok)
+		}
+	}
+	if err := table.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, offset.FileName))
+	if err != nil || strings.Contains(string(text), "pendingResets") {
+		t.Errorf("when all were taken the file says %s, %v", text, err)
+	}
+}
+
 // TestRemove: nothing of a deleted topic or group is left, of whatever kind.
 func TestRemove(t *testing.T) {
 	t.Parallel()
@@ -317,7 +356,6 @@ func TestModel(t *testing.T) {
 				t.Fatal(err)
 			}
 			table = open(t, dir, offset.Config{})
-			clear(pending)
 		}
 		off, ok := table.Query(group, topic, k.queue)
 		if want, wantOK := model[k]; ok != wantOK || ok && off != want {
