@@ -398,3 +398,52 @@ func TestCrashReset(t *testing.T) {
 	await(t, want, again)
 	running.stop()
 }
+
+// The trace of what was acknowledged is there after a death: what was stored before, what waited in the
+// client meanwhile, and what came after it, each once.
+func TestCrashTrace(t *testing.T) {
+	t.Parallel()
+	k := newKillable(t, "traceTopicEnable", "true")
+	var err error
+	if k.p, err = k.c.NewProducer("traced", client.WithTrace("")); err != nil {
+		t.Fatal(err)
+	}
+	r, err := k.c.NewReader("", client.WithSubscription("RMQ_SYS_TRACE_TOPIC", client.All()),
+		client.WithStart(client.Earliest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := map[string]int{} // by body length of the message, which its trace has
+	traced := func(n int) {
+		t.Helper()
+		for len(times) < n {
+			ms, err := r.Poll(within(t), 100)
+			if err != nil {
+				t.Fatalf("%d of %d messages have a trace: %v", len(times), n, err)
+			}
+			for _, m := range ms {
+				for line := range strings.SplitSeq(strings.TrimSuffix(string(m.Body), "\x02"), "\x02") {
+					if f := strings.Split(line, "\x01"); f[0] == "Pub" {
+						times[f[9]]++
+					}
+				}
+			}
+		}
+	}
+	long := func(from int) func(i int) *client.Message {
+		return func(i int) *client.Message { return text(strings.Repeat("x", from+i)) }
+	}
+	k.send(25, long(1)) // ten traces go together: five wait
+	traced(20)
+	k.kill()
+	k.send(25, long(26))
+	if err := k.p.Close(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	traced(50)
+	for length, n := range times {
+		if n != 1 {
+			t.Errorf("the message of %s bytes has %d traces", length, n)
+		}
+	}
+}
