@@ -63,7 +63,7 @@ func TestJavaRetryToDeadLetters(t *testing.T) {
 	}
 }
 
-// The same with Apache's Go client.
+// The same with Apache's Go client, which asks for a delay too.
 func TestGoRetryToDeadLetters(t *testing.T) {
 	t.Parallel()
 	at, client := fresh(t, shortLevels), golang(t)
@@ -71,6 +71,13 @@ func TestGoRetryToDeadLetters(t *testing.T) {
 	createTopic(t, at, topic, 1)
 	p := producer(t, client, at, nil)
 	must[sent](t, client, "producer.send", args{"handle": p, "topic": topic, "body": "poison", "tags": "red"})
+	later := name(t, "LATER")
+	createTopic(t, at, later, 1)
+	began := time.Now().UnixMilli()
+	must[sent](t, client, "producer.send", args{"handle": p, "topic": later, "body": "later", "delayLevel": 1})
+	if m := delivered(t, at, later, 1, 20*time.Second)[0]; m.Body != "later" || m.StoreTimestamp < began+1000 {
+		t.Errorf("%s came after %d ms", m.Body, m.StoreTimestamp-began)
+	}
 	c := open(t, client, "push", args{
 		"namesrv": at.NameServer, "group": group, "topic": topic, "instance": name(t, "C"),
 		"failures": 99, "maxReconsume": 2,

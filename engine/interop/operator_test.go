@@ -134,7 +134,8 @@ func TestJavaDelete(t *testing.T) {
 	}
 }
 
-// Clients that trace write to the trace topic as to any other, and what they wrote can be read.
+// Clients that trace write to the trace topic as to any other, Apache's Go client too, and what they wrote
+// can be read.
 func TestJavaTrace(t *testing.T) {
 	t.Parallel()
 	jvm := java(t)
@@ -168,6 +169,9 @@ func TestJavaTrace(t *testing.T) {
 		}
 		return nil
 	})
+	checkKeyIn(t, at, "RMQ_SYS_TRACE_TOPIC", m.MsgID)
+	g := producer(t, golang(t), at, args{"group": name(t, "PG_GO"), "instance": name(t, "GO"), "trace": true})
+	m = must[sent](t, golang(t), "producer.send", args{"handle": g, "topic": topic, "body": "traced by Go"})
 	checkKeyIn(t, at, "RMQ_SYS_TRACE_TOPIC", m.MsgID)
 }
 

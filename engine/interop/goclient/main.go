@@ -47,7 +47,8 @@ type arguments struct {
 	Offset                                       int64
 	QueueID                                      *int
 	Broker                                       string
-	Orderly, Broadcast                           bool
+	Orderly, Broadcast, Trace                    bool
+	DelayLevel                                   int `json:"delayLevel"`
 }
 
 type operation func(arguments) (any, error)

@@ -56,6 +56,9 @@ func (a arguments) message() *primitive.Message {
 	if a.OrderKey != "" {
 		m.WithShardingKey(a.OrderKey)
 	}
+	if a.DelayLevel > 0 {
+		m.WithDelayTimeLevel(a.DelayLevel)
+	}
 	for k, v := range a.Properties {
 		m.WithProperty(k, v)
 	}
@@ -74,6 +77,11 @@ func registerProducers(ops map[string]operation) {
 		}
 		if a.CompressOver > 0 {
 			opts = append(opts, producer.WithCompressMsgBodyOverHowmuch(a.CompressOver))
+		}
+		if a.Trace {
+			opts = append(opts, producer.WithTrace(&primitive.TraceConfig{
+				GroupName: a.Group, Access: primitive.Local, NamesrvAddrs: []string{a.NameServer},
+			}))
 		}
 		p, err := rocketmq.NewProducer(opts...)
 		if err != nil {

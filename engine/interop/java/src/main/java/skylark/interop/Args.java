@@ -90,7 +90,7 @@ final class Args {
     <C extends ClientConfig> C configure(C client) {
         client.setNamesrvAddr(text("namesrv"));
         client.setInstanceName(text("instance", "i" + System.nanoTime()));
-        client.setClientIP("127.0.0.1");
+        client.setClientIP(text("clientIP", "127.0.0.1"));
         client.setVipChannelEnabled(flag("vip"));
         client.setMqClientApiTimeout(15_000);
         client.setPollNameServerInterval(1_000);
