@@ -29,6 +29,7 @@ import (
 	"github.com/skylarkmq/skylark/net/eventloop"
 	"github.com/skylarkmq/skylark/net/remoting"
 	"github.com/skylarkmq/skylark/storage"
+	"github.com/skylarkmq/skylark/storage/vfs"
 )
 
 // Broker is one running broker.
@@ -100,7 +101,7 @@ func (b *Broker) Start(ctx context.Context) error {
 	b.started = time.Now()
 	if err := b.open(); err != nil {
 		_ = b.Close(ctx)
-		return err
+		return withChoice(err)
 	}
 	if err := b.listen(); err != nil {
 		_ = b.Close(ctx)
@@ -110,6 +111,16 @@ func (b *Broker) Start(ctx context.Context) error {
 	b.log.Info("broker started", "broker", b.cfg.BrokerName, "addr", b.advertised.Addr,
 		"path", b.cfg.StoreRoot, "took", time.Since(b.started).Round(time.Millisecond).String())
 	return nil
+}
+
+// withChoice adds what an operator can do about a table without a valid copy.
+func withChoice(err error) error {
+	var damaged *vfs.DamagedError
+	if !errors.As(err, &damaged) {
+		return err
+	}
+	return fmt.Errorf("%w; restore one of them, or start with --allow-empty-tables to go on without what "+
+		"it held, which sets the damaged ones aside", err)
 }
 
 // open locks the directory, before another process's files in it are touched, and loads the tables

@@ -168,6 +168,8 @@ type Config struct {
 
 	// Path is the file these values came from; dynamic updates are written back to it.
 	Path string
+	// Progress is told how far the reading of the log is at the start; nil: the log is.
+	Progress func(done, total int64)
 	// Damage says what to do about damaged records in the middle of the log (--recover).
 	Damage storage.Damage
 	// AllowEmpty starts with empty tables where every copy of a JSON file is damaged.

@@ -53,7 +53,7 @@ func (b *Broker) openDelayed() error {
 		FS: vfs.OS(), Root: b.cfg.StoreRoot, Dir: b.configDir(), Store: b.store,
 		PrecisionMS: b.cfg.TimerPrecisionMS, FileSize: b.cfg.TimerLogFileSize,
 		RollTicks: b.cfg.TimerRollSlots, Interval: ms(b.cfg.TimerFlushMS), Progress: d.progress,
-		Now: time.Now, Notice: b.notice, Delivered: b.count.delivered,
+		AllowEmpty: b.cfg.AllowEmpty, Now: time.Now, Notice: b.notice, Delivered: b.count.delivered,
 		Place: b.topics.Place,
 	})
 	return err

@@ -23,7 +23,7 @@ type pops struct {
 // wirePops makes the service and the processor of pop consumption.
 func (b *Broker) wirePops() error {
 	cfg := &b.cfg
-	orders, err := pop.OpenOrders(b.configDir(), b.notice)
+	orders, err := pop.OpenOrders(b.configDir(), cfg.AllowEmpty, b.notice)
 	if err != nil {
 		return err
 	}

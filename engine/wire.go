@@ -20,11 +20,10 @@ import (
 	"github.com/skylarkmq/skylark/storage/record"
 )
 
-// openTables loads the JSON tables of the configuration folder.
-func (b *Broker) openTables() error {
-	var err error
-	cfg, dir := &b.cfg, b.configDir()
-	b.topics, err = topic.Open(dir, topic.Config{
+// openTopics loads the table of topics.
+func (b *Broker) openTopics() (err error) {
+	cfg := &b.cfg
+	b.topics, err = topic.Open(b.configDir(), topic.Config{
 		BrokerName: cfg.BrokerName, ClusterName: cfg.ClusterName,
 		AutoCreate: cfg.AutoCreateTopic, DefaultQueues: cfg.DefaultTopicQueues,
 		ClusterTopicOff: !cfg.ClusterTopic, BrokerTopicOff: !cfg.BrokerTopic,
@@ -32,9 +31,16 @@ func (b *Broker) openTables() error {
 		ReviveQueues: cfg.ReviveQueues, TimerWheel: cfg.TimerWheel, AllowEmpty: cfg.AllowEmpty,
 		Notice: b.notice, OnChange: b.topicsChanged,
 	})
-	if err != nil {
+	return err
+}
+
+// openTables loads the JSON tables of the configuration folder.
+func (b *Broker) openTables() error {
+	if err := b.openTopics(); err != nil {
 		return err
 	}
+	var err error
+	cfg, dir := &b.cfg, b.configDir()
 	b.groups, err = group.OpenConfigs(dir, group.ConfigsConfig{
 		AutoCreate: cfg.AutoCreateGroup, CreateSystem: cfg.EnableCreateSysGroup,
 		AllowEmpty: cfg.AllowEmpty, Notice: b.notice,
@@ -42,7 +48,7 @@ func (b *Broker) openTables() error {
 	if err != nil {
 		return err
 	}
-	b.modes, err = group.OpenModes(dir, b.notice)
+	b.modes, err = group.OpenModes(dir, cfg.AllowEmpty, b.notice)
 	if err != nil {
 		return err
 	}
@@ -54,12 +60,18 @@ func (b *Broker) openTables() error {
 	}
 	b.filters, err = filter.Open(dir, filter.Config{
 		BloomErrorPercent: cfg.FilterErrorRate, BloomConsumers: cfg.FilterConsumers,
-		KeepDead: ms(cfg.FilterKeepDeadMS), CacheBytes: cfg.FilterCacheBytes, Notice: b.notice,
+		KeepDead: ms(cfg.FilterKeepDeadMS), CacheBytes: cfg.FilterCacheBytes,
+		AllowEmpty: cfg.AllowEmpty, Notice: b.notice,
 	})
 	if err != nil {
 		return err
 	}
-	b.locks, err = group.OpenLocks(dir, time.Now, b.notice)
+	b.locks, err = group.OpenLocks(dir, cfg.AllowEmpty, time.Now, b.notice)
+	if err != nil {
+		return err
+	}
+	b.halves, err = transaction.OpenCounts(
+		dir, cfg.AllowEmpty, ms(cfg.HalfCountsMS), time.Now, b.notice)
 	if err != nil {
 		return err
 	}
@@ -128,7 +140,8 @@ func (b *Broker) storeConfig() storage.Config {
 	}
 	s.BallastBytes = cfg.BallastBytes
 	s.DelayLevels = b.delayed.rules.Levels
-	s.Damage, s.Lock = cfg.Damage, cfg.Lock
+	s.Progress = cfg.Progress
+	s.Damage, s.AllowEmpty, s.Lock = cfg.Damage, cfg.AllowEmpty, cfg.Lock
 	s.Notice = b.notice
 	s.OnDispatched = b.dispatched
 	s.OnFlushed = b.flushedTo
@@ -213,7 +226,6 @@ func (b *Broker) propertyFilter() func(text string) error {
 
 // wireTransactions makes the service of half messages and lets it see what the store holds of them.
 func (b *Broker) wireTransactions() {
-	b.halves = transaction.OpenCounts(b.configDir(), ms(b.cfg.HalfCountsMS), time.Now, b.notice)
 	b.transactions = transaction.New(transaction.Config{
 		Counts: b.halves,
 		Store:  b.store, Offsets: b.offsets, StoreHost: b.advertised.Host,

@@ -96,6 +96,13 @@ type Config struct {
 
 	// Damage says what to do about damage in the middle of the log; by default Open refuses it.
 	Damage Damage
+	// AllowEmpty goes on without the list of deleted topics when every copy of it is damaged: what the
+	// log still has of them may then come back. By default Open refuses it.
+	AllowEmpty bool
+
+	// Progress is told from time to time how many bytes of the log, at most, recovery has still to
+	// read. nil: Notice is told every two seconds.
+	Progress func(done, total int64)
 
 	Now func() time.Time // nil: time.Now
 	// Steady is the time since some fixed moment, which nobody can set. nil: the runtime's, and none

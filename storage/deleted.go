@@ -96,7 +96,10 @@ func (s *Store) dropDeleted(
 // loadDeleted reads the list; a missing one is empty.
 func (s *Store) loadDeleted() error {
 	path := s.path("config", deletedFile)
-	source, err := vfs.LoadJSONFileIn(s.cfg.fs(), path, func(text []byte) error {
+	loaded, err := vfs.LoadTable(vfs.Table{
+		FS: s.cfg.fs(), Path: path, What: "list of deleted topics", AllowEmpty: s.cfg.AllowEmpty,
+		Notice: s.cfg.Notice,
+	}, func(text []byte) error {
 		s.deleted = map[string]record.PhysicalOffset{}
 		for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\n"))) {
 			at, topic, ok := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte(" "))
@@ -108,8 +111,8 @@ func (s *Store) loadDeleted() error {
 		}
 		return nil
 	})
-	if err == nil && source != "" && source != path {
-		s.cfg.Notice("list of deleted topics read from a copy", "path", source)
+	if !loaded {
+		s.deleted = nil
 	}
 	return err
 }

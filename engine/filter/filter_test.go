@@ -35,7 +35,7 @@ func open(t *testing.T, dir string, nowMS int64) *bench {
 	t.Helper()
 	b := &bench{t: t, dir: dir, nowMS: nowMS}
 	m, err := filter.Open(dir, filter.Config{
-		Now: func() time.Time { return time.UnixMilli(b.nowMS) }, Interval: time.Hour,
+		Now: func() time.Time { return time.UnixMilli(b.nowMS) }, Interval: time.Hour, AllowEmpty: true,
 		Notice: func(msg string, kv ...any) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

@@ -23,7 +23,7 @@ func FuzzFiltersFile(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, filter.FileName), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m, err := filter.Open(dir, filter.Config{})
+		m, err := filter.Open(dir, filter.Config{AllowEmpty: true})
 		if err != nil {
 			t.Fatal(err)
 		}

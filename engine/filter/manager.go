@@ -49,6 +49,7 @@ type Config struct {
 	KeepDead          time.Duration // filterDataCleanTimeSpan, 24 h
 	CacheBytes        int64         // of compiled expressions, 8 MiB
 	Interval          time.Duration // from a change to its writing, 10 s
+	AllowEmpty        bool          // go on without the file when every copy of it is damaged
 	Now               func() time.Time
 	Notice            func(msg string, kv ...any)
 }
@@ -73,8 +74,9 @@ type Manager struct {
 	closed bool
 }
 
-// Open loads the filters from dir. A missing file is an empty table. A damaged one is set aside and
-// reported: consumers that are there register theirs again within a heartbeat.
+// Open loads the filters from dir. A missing file is an empty table. Where every copy is damaged it
+// fails and names them, unless Config.AllowEmpty: consumers that are there register theirs again within
+// a heartbeat.
 func Open(dir string, cfg Config) (*Manager, error) {
 	if cfg.BloomErrorPercent <= 0 {
 		cfg.BloomErrorPercent = 20

@@ -3,7 +3,6 @@
 package filter
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -40,21 +39,17 @@ const deadGrace = 30 * time.Second
 // When the bits of one do not fit, nothing is taken, as in RocketMQ.
 func (m *Manager) load() error {
 	var f file
-	source, err := vfs.LoadJSONFile(m.path, func(data []byte) error {
+	ok, err := vfs.LoadTable(vfs.Table{
+		Path: m.path, What: "filters of consumers", AllowEmpty: m.cfg.AllowEmpty, Notice: m.cfg.Notice,
+	}, func(data []byte) error {
 		f = file{}
 		return protocol.Unmarshal(data, &f)
 	})
-	var damaged *vfs.DamagedError
-	if errors.As(err, &damaged) {
-		m.cfg.Notice("starting without filters of consumers", "path", m.path, "err", err)
-		return vfs.SetAside(m.path)
-	}
 	if err != nil {
 		return fmt.Errorf("filter: load %s: %w", m.path, err)
 	}
-	if source != "" && source != m.path {
-		m.cfg.Notice("filters of consumers read from a copy, the file is damaged or missing", "path", m.path,
-			"from", source)
+	if !ok {
+		return nil
 	}
 	loaded, count := table{}, 0
 	dead := m.cfg.Now().Add(-deadGrace).UnixMilli()

@@ -193,7 +193,7 @@ func TestAllocsConfigsLookup(t *testing.T) {
 func TestModes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	m, err := group.OpenModes(dir, nil)
+	m, err := group.OpenModes(dir, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestModes(t *testing.T) {
 	if err := m.Set(mode); err != nil {
 		t.Fatal(err)
 	}
-	again, err := group.OpenModes(dir, nil)
+	again, err := group.OpenModes(dir, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +317,7 @@ func locksOutlive(t *testing.T, stopped bool) {
 
 func openLocks(t *testing.T, dir string) *group.Locks {
 	t.Helper()
-	l, err := group.OpenLocks(dir, nil, nil)
+	l, err := group.OpenLocks(dir, true, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func openLocks(t *testing.T, dir string) *group.Locks {
 }
 
 // A broker that was away for long restores nothing, since clients trust a lock for 30 s by themselves;
-// and a damaged file is no reason not to start.
+// nor does one that was told to go on without a damaged file.
 func TestLocksAreNotRestored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -383,7 +383,7 @@ func TestGoldenFiles(t *testing.T) {
 	if err := table.Persist(); err != nil {
 		t.Fatal(err)
 	}
-	modes, err := group.OpenModes(dir, nil)
+	modes, err := group.OpenModes(dir, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func FuzzModesFile(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, group.ModesFileName), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		modes, err := group.OpenModes(dir, nil)
+		modes, err := group.OpenModes(dir, true, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func FuzzModesFile(f *testing.F) {
 				modes.Get(name, g)
 			}
 		}
-		again, err := group.OpenModes(dir, func(msg string, kv ...any) { t.Fatal(msg, kv) })
+		again, err := group.OpenModes(dir, false, func(msg string, kv ...any) { t.Fatal(msg, kv) })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@ package group
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -46,9 +45,10 @@ type heldLock struct {
 // OpenLocks makes a table that outlives the broker: a holder that goes on working while the broker
 // starts anew must not find that another one was given its queue. Locks from the file in dir are given
 // away after 25 s without renewal. A lock that was taken less than 100 ms before a kill may be missing.
-// now and notice may be nil.
+// Where every copy of the file is damaged it fails and names them, unless allowEmpty. now and notice may
+// be nil.
 func OpenLocks(
-	dir string, now func() time.Time, notice func(msg string, kv ...any),
+	dir string, allowEmpty bool, now func() time.Time, notice func(msg string, kv ...any),
 ) (*Locks, error) {
 	l := NewLocks(now)
 	l.path = filepath.Join(dir, LocksFileName)
@@ -57,19 +57,18 @@ func OpenLocks(
 		l.notice = func(string, ...any) {}
 	}
 	var f locksFile
-	_, err := vfs.LoadJSONFile(l.path, func(data []byte) error {
+	loaded, err := vfs.LoadTable(vfs.Table{
+		Path: l.path, What: "queue locks of before", AllowEmpty: allowEmpty, Notice: l.notice,
+	}, func(data []byte) error {
 		f = locksFile{}
 		return protocol.Unmarshal(data, &f)
 	})
-	var damaged *vfs.DamagedError
-	switch {
-	case errors.As(err, &damaged):
-		l.notice("starting without the queue locks of before", "path", l.path, "err", err)
-		return l, vfs.SetAside(l.path)
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("group: load %s: %w", l.path, err)
 	}
-	l.restore(&f)
+	if loaded {
+		l.restore(&f)
+	}
 	return l, nil
 }
 

@@ -3,7 +3,6 @@
 package group
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -26,32 +25,28 @@ type Modes struct {
 	table map[string]map[string]*protocol.MessageRequestModeBody // topic -> group
 }
 
-// OpenModes loads the table from dir. A missing file is an empty table; a damaged one without a
-// valid copy is set aside and reported to notice, since it only holds preferences.
-func OpenModes(dir string, notice func(msg string, kv ...any)) (*Modes, error) {
+// OpenModes loads the table from dir. A missing file is an empty table. Where every copy is damaged it
+// fails and names them, unless allowEmpty. notice may be nil.
+func OpenModes(
+	dir string, allowEmpty bool, notice func(msg string, kv ...any),
+) (*Modes, error) {
 	m := &Modes{
 		path:  filepath.Join(dir, ModesFileName),
 		table: map[string]map[string]*protocol.MessageRequestModeBody{},
 	}
 	var f protocol.MessageRequestModeWrapper
-	source, err := vfs.LoadJSONFile(m.path, func(data []byte) error {
+	loaded, err := vfs.LoadTable(vfs.Table{
+		Path: m.path, What: "message request modes", AllowEmpty: allowEmpty, Notice: notice,
+	}, func(data []byte) error {
 		f = protocol.MessageRequestModeWrapper{}
 		return protocol.Unmarshal(data, &f)
 	})
-	var damaged *vfs.DamagedError
-	switch {
-	case errors.As(err, &damaged):
-		if notice != nil {
-			notice("starting without message request modes", "path", m.path, "err", err)
-		}
-		return m, vfs.SetAside(m.path)
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("group: load %s: %w", m.path, err)
-	case source != "" && source != m.path && notice != nil:
-		notice("message request modes read from a copy, the file is damaged or missing", "path", m.path,
-			"from", source)
 	}
-	maps.Copy(m.table, f.MessageRequestModeMap)
+	if loaded {
+		maps.Copy(m.table, f.MessageRequestModeMap)
+	}
 	return m, nil
 }
 

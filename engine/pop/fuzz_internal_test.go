@@ -20,7 +20,7 @@ func FuzzOrdersFile(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, OrdersFileName), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		o, err := OpenOrders(dir, func(string, ...any) {})
+		o, err := OpenOrders(dir, true, func(string, ...any) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func FuzzOrdersFile(f *testing.F) {
 		if err := o.persist(); err != nil {
 			t.Fatal(err)
 		}
-		again, err := OpenOrders(dir, func(msg string, kv ...any) { t.Fatal(msg, kv) })
+		again, err := OpenOrders(dir, false, func(msg string, kv ...any) { t.Fatal(msg, kv) })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@
 package pop
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -57,29 +56,27 @@ type Orders struct {
 	poke    func()
 }
 
-// OpenOrders loads the orders from dir. A missing file is none. A damaged one is set aside: messages
-// that are out then come again at once, in order.
-func OpenOrders(dir string, notice func(msg string, kv ...any)) (*Orders, error) {
+// OpenOrders loads the orders from dir. A missing file is none. Where every copy is damaged it fails and
+// names them; with allowEmpty it goes on without, and messages that are out come again at once, in order.
+func OpenOrders(
+	dir string, allowEmpty bool, notice func(msg string, kv ...any),
+) (*Orders, error) {
 	o := &Orders{
 		path: filepath.Join(dir, OrdersFileName), notice: notice,
 		table: map[string]map[int32]*order{}, blocked: map[queueKey]int64{}, poke: func() {},
 	}
 	var f ordersFile
-	source, err := vfs.LoadJSONFile(o.path, func(data []byte) error {
+	loaded, err := vfs.LoadTable(vfs.Table{
+		Path: o.path, What: "order of pop consumers", AllowEmpty: allowEmpty, Notice: notice,
+	}, func(data []byte) error {
 		f = ordersFile{}
 		return protocol.Unmarshal(data, &f)
 	})
-	var damaged *vfs.DamagedError
-	if errors.As(err, &damaged) {
-		notice("starting without the order of pop consumers", "path", o.path, "err", err)
-		return o, vfs.SetAside(o.path)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("pop: load %s: %w", o.path, err)
 	}
-	if source != "" && source != o.path {
-		notice("order of pop consumers read from a copy, the file is damaged or missing", "path", o.path,
-			"from", source)
+	if !loaded {
+		return o, nil
 	}
 	for name, queues := range f.Table {
 		topic, group, ok := strings.Cut(name, "@")

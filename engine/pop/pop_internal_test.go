@@ -183,7 +183,7 @@ func TestGoldenOrders(t *testing.T) {
 	if err := os.WriteFile(path, []byte(apacheOrders), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	o, err := OpenOrders(dir, func(string, ...any) {})
+	o, err := OpenOrders(dir, false, func(string, ...any) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestGoldenOrders(t *testing.T) {
 
 func TestOrdersFree(t *testing.T) {
 	t.Parallel()
-	o, err := OpenOrders(t.TempDir(), func(string, ...any) {})
+	o, err := OpenOrders(t.TempDir(), false, func(string, ...any) {})
 	if err != nil {
 		t.Fatal(err)
 	}

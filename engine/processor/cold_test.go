@@ -98,7 +98,7 @@ func newBench(t *testing.T) *bench {
 	must(err)
 	l.Groups, err = group.OpenConfigs(config, group.ConfigsConfig{AutoCreate: true, Now: now})
 	must(err)
-	l.Modes, err = group.OpenModes(config, notice)
+	l.Modes, err = group.OpenModes(config, false, notice)
 	must(err)
 	l.Offsets, err = offset.Open(config, offset.Config{Now: now})
 	must(err)

@@ -39,22 +39,28 @@ type topicCounts struct {
 	changed bool
 }
 
-// loadTopics reads the file. It is for people only, so a damaged one is an empty one.
-func (s *Service) loadTopics() {
+// loadTopics reads the file.
+func (s *Service) loadTopics() error {
 	path := filepath.Join(s.cfg.Dir, MetricsName)
 	var m Metrics
-	_, err := vfs.LoadJSONFileIn(s.cfg.FS, path, func(data []byte) error {
+	loaded, err := vfs.LoadTable(vfs.Table{
+		FS: s.cfg.FS, Path: path, What: "numbers of waiting timer messages", AllowEmpty: s.cfg.AllowEmpty,
+		Notice: s.cfg.Notice,
+	}, func(data []byte) error {
 		m = Metrics{}
 		return protocol.Unmarshal(data, &m)
 	})
 	if err != nil {
-		s.cfg.Notice("the numbers of waiting timer messages begin anew", "path", path, "err", err)
+		return fmt.Errorf("timer: load %s: %w", path, err)
+	}
+	if !loaded {
 		m = Metrics{}
 	}
 	if m.TimingCount == nil {
 		m.TimingCount = map[string]Metric{}
 	}
 	s.topics.Metrics = m
+	return nil
 }
 
 // count adds to the waiting messages of a topic.

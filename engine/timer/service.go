@@ -45,6 +45,8 @@ type Config struct {
 	RollTicks int64
 	// Interval is how long the checkpoint may be behind (timerFlushIntervalMs).
 	Interval time.Duration
+	// AllowEmpty goes on without the file timermetrics when every copy of it is damaged.
+	AllowEmpty bool
 	// Progress holds the position between the writes of the checkpoint, in slot 0.
 	Progress *progress.File
 
@@ -136,7 +138,9 @@ func Open(cfg Config) (*Service, error) {
 		},
 	}
 	s.staged.slots = map[int64]*slot{}
-	s.loadTopics()
+	if err := s.loadTopics(); err != nil {
+		return nil, err
+	}
 	if err := s.recover(); err != nil {
 		s.release()
 		return nil, err

@@ -49,24 +49,30 @@ type Counts struct {
 	writing sync.Mutex // held across the write of the file; taken before mu
 }
 
-// OpenCounts reads the file in a configuration folder. A missing or damaged one is an empty one. What
-// changes is written after every, RocketMQ's transactionMetricFlushInterval, and at Close.
+// OpenCounts reads the file in a configuration folder. A missing one is an empty one. Where every copy is
+// damaged it fails and names them, unless allowEmpty. What changes is written after every, RocketMQ's
+// transactionMetricFlushInterval, and at Close.
 func OpenCounts(
-	dir string, every time.Duration, now func() time.Time, notice func(msg string, kv ...any),
-) *Counts {
+	dir string, allowEmpty bool, every time.Duration, now func() time.Time,
+	notice func(msg string, kv ...any),
+) (*Counts, error) {
 	c := &Counts{path: filepath.Join(dir, CountsName), every: every, now: now, notice: notice}
-	_, err := vfs.LoadJSONFile(c.path, func(data []byte) error {
+	loaded, err := vfs.LoadTable(vfs.Table{
+		Path: c.path, What: "numbers of half messages", AllowEmpty: allowEmpty, Notice: notice,
+	}, func(data []byte) error {
 		c.file = countsFile{}
 		return protocol.Unmarshal(data, &c.file)
 	})
 	if err != nil {
-		notice("the numbers of half messages begin anew", "path", c.path, "err", err)
+		return nil, fmt.Errorf("transaction: load %s: %w", c.path, err)
+	}
+	if !loaded {
 		c.file = countsFile{}
 	}
 	if c.file.TransactionCount == nil {
 		c.file.TransactionCount = map[string]Count{}
 	}
-	return c
+	return c, nil
 }
 
 // Add adds n half messages of a topic.

@@ -23,8 +23,12 @@ func TestGoldenCounts(t *testing.T) {
 	if err := os.WriteFile(path, []byte(theirs), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := transaction.OpenCounts(dir, time.Hour, func() time.Time { return time.UnixMilli(1795977700000) },
+	c, err := transaction.OpenCounts(dir, false, time.Hour,
+		func() time.Time { return time.UnixMilli(1795977700000) },
 		func(msg string, kv ...any) { t.Error(msg, kv) })
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got := c.Of("TxTopic"); got != 2 {
 		t.Errorf("%d half messages, want 2", got)
 	}
@@ -47,7 +51,11 @@ func TestGoldenCounts(t *testing.T) {
 func TestCountsAreWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := transaction.OpenCounts(dir, time.Millisecond, time.Now, func(msg string, kv ...any) { t.Error(msg, kv) })
+	c, err := transaction.OpenCounts(dir, false, time.Millisecond, time.Now,
+		func(msg string, kv ...any) { t.Error(msg, kv) })
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)

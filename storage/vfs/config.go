@@ -156,6 +156,42 @@ func LoadJSONFileIn(fsys FS, path string, decode func([]byte) error) (source str
 	return "", &DamagedError{Path: path, Copies: damaged}
 }
 
+// Table is a configuration file for LoadTable.
+type Table struct {
+	FS   FS // nil: the operating system's
+	Path string
+	What string // is in it, for the log
+	// AllowEmpty goes on without the file when every copy of it is damaged.
+	AllowEmpty bool
+	Notice     func(msg string, kv ...any) // may be nil
+}
+
+// LoadTable reads a configuration file as LoadJSONFile does, and says in the log when it had to take
+// another copy. loaded is false when there is none. When there are some and none is valid it returns a
+// *DamagedError, or, with AllowEmpty, says so, sets them aside, and loaded is false; what decode left
+// behind is then to be thrown away.
+func LoadTable(t Table, decode func([]byte) error) (loaded bool, err error) {
+	if t.FS == nil {
+		t.FS = OS()
+	}
+	notice := t.Notice
+	if notice == nil {
+		notice = func(string, ...any) {}
+	}
+	source, err := LoadJSONFileIn(t.FS, t.Path, decode)
+	var damaged *DamagedError
+	switch {
+	case t.AllowEmpty && errors.As(err, &damaged):
+		notice("starting without "+t.What+", every copy of the file is damaged", "path", t.Path, "err", err)
+		return false, setAsideAll(t.FS, t.Path)
+	case err != nil:
+		return false, err
+	case source != "" && source != t.Path:
+		notice(t.What+" read from a copy, the file is damaged or missing", "path", t.Path, "from", source)
+	}
+	return source != "", nil
+}
+
 // candidates returns the copies in the order of trust: the file itself, then the newer of the
 // other two. The time decides, since a Java broker may have gone on beside an old temporary file.
 func candidates(fsys FS, path string) []string {
@@ -197,9 +233,11 @@ func settle(fsys FS, path, source string, damaged []DamagedCopy) error {
 
 // SetAside renames every copy of a configuration file to name.damaged-<milliseconds>, so that the
 // next load finds none.
-func SetAside(path string) error {
+func SetAside(path string) error { return setAsideAll(OS(), path) }
+
+func setAsideAll(fsys FS, path string) error {
 	for _, p := range []string{path, path + tempSuffix, path + backupSuffix} {
-		if err := setAside(OS(), p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := setAside(fsys, p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("vfs: set %s aside: %w", p, err)
 		}
 	}
