@@ -94,6 +94,7 @@ var imports = map[string][]string{
 		"net/invoke", "net/protocol", "net/remoting", "perf/measure", "perf/report", "perf/server",
 	},
 	"perf/soak":      {"perf/measure", "perf/report", "perf/server", "storage/vfs"},
+	"perf/recovery":  {"storage", "storage/record"}, // starts of stores that it makes
 	"perf/crashreal": {"net/invoke", "net/protocol", "net/remoting", "perf/server", "storage/record"},
 	"perf/peer":      {"engine/interop/...", "net/...", "perf/flame", "perf/measure", "perf/report"}, // shares the download of Apache RocketMQ
 

@@ -23,6 +23,8 @@ const (
 	offConfirm       = 32
 	offLogicsAt      = 40
 	checkpointUsed   = 48
+	offOwn           = 504 // LogicsAt again, ours alone: RocketMQ leaves it as it is
+	checkpointRead   = 512
 	checkpointSize   = 4096
 )
 
@@ -35,21 +37,25 @@ type Checkpoint struct {
 	MasterFlushed, Confirm int64
 	// LogicsAt is the start of a record up to which, itself included, every queue is on disk.
 	LogicsAt record.PhysicalOffset
+	// Own says that Skylark wrote LogicsAt: every queue was on disk up to there. What RocketMQ writes
+	// there may be ahead of its queues.
+	Own bool
 }
 
 // DecodeCheckpoint reads the file's content; what is missing reads as zero.
 func DecodeCheckpoint(b []byte) Checkpoint {
-	var full [checkpointUsed]byte
+	var full [checkpointRead]byte
 	copy(full[:], b)
 	at := func(off int) int64 { return int64(binary.BigEndian.Uint64(full[off:])) }
 	return Checkpoint{
 		PhysicMS: at(offPhysicMS), LogicsMS: at(offLogicsMS), IndexMS: at(offIndexMS),
 		MasterFlushed: at(offMasterFlushed), Confirm: at(offConfirm),
 		LogicsAt: record.PhysicalOffset(at(offLogicsAt)),
+		Own:      at(offLogicsAt) > 0 && at(offOwn) == at(offLogicsAt),
 	}
 }
 
-// Encode writes the fields to the start of b, which must hold 48 bytes.
+// Encode writes RocketMQ's fields to the start of b, which must hold 48 bytes.
 func (c Checkpoint) Encode(b []byte) {
 	put := func(off int, v int64) { binary.BigEndian.PutUint64(b[off:], uint64(v)) }
 	put(offPhysicMS, c.PhysicMS)
@@ -70,7 +76,7 @@ func loadCheckpoint(path string) (c Checkpoint, found bool, err error) {
 		return c, false, fmt.Errorf("storage: load checkpoint: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	var b [checkpointUsed]byte
+	var b [checkpointRead]byte
 	n, err := f.ReadAt(b[:], 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return c, false, fmt.Errorf("storage: load checkpoint: %w", err)
@@ -94,6 +100,11 @@ func saveCheckpoint(fsys vfs.FS, path string, c Checkpoint) error {
 	c.Encode(b[:])
 	if _, err := f.WriteAt(used, 0); err != nil {
 		return fmt.Errorf("storage: save checkpoint: %w", err)
+	}
+	if c.Own {
+		if _, err := f.WriteAt(b[offLogicsAt:][:8], offOwn); err != nil {
+			return fmt.Errorf("storage: save checkpoint: %w", err)
+		}
 	}
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("storage: save checkpoint: %w", err)

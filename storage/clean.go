@@ -122,6 +122,9 @@ func (c *cleaner) run() {
 		}
 		for more := true; more; {
 			timer.Reset(c.store.cfg.Retention.Every)
+			if c.manual.Load() == manualRuns {
+				timer.Reset(0) // the operator's was the kick that woke it
+			}
 			select {
 			case <-c.quit:
 				return

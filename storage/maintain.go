@@ -119,10 +119,14 @@ func (s *Store) flushQueues() bool {
 		s.noteFlush(err)
 		return more
 	}
+	if lastAt >= 0 {
+		s.noteEnds()
+	}
 	s.checkpointMu.Lock()
 	defer s.checkpointMu.Unlock()
 	if lastAt >= 0 {
 		s.checkpoint.LogicsAt, s.checkpoint.LogicsMS = lastAt, lastMS
+		s.checkpoint.Own = true
 	}
 	if lastMS > 0 {
 		s.checkpoint.PhysicMS = lastMS

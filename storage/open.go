@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"github.com/skylarkmq/skylark/storage/commitlog"
 	"github.com/skylarkmq/skylark/storage/consumequeue"
@@ -112,23 +113,16 @@ func (s *Store) open() (err error) {
 	if err := s.loadDeleted(); err != nil {
 		return err
 	}
-	s.log, err = commitlog.Open(commitlog.Config{
-		FS: s.cfg.FS, Dirs: splitPaths(s.cfg.CommitLogDir),
-		ReadOnlyDirs: splitPaths(s.cfg.CommitLogReadOnly), FullDirs: s.fullLogDirs,
-		SegmentSize: s.cfg.SegmentSize,
-		Sync:        s.cfg.SyncFlush, Prewrite: s.cfg.Prewrite, FlushInterval: s.cfg.FlushInterval,
-		FlushThorough: s.cfg.FlushThorough, FlushLeastPages: s.cfg.FlushLeastPages,
-		PagesKept: clean || s.sameLife(), OnDisk: s.onDisk(),
-		Damage: s.cfg.Damage, DamagedDir: s.path("damaged"), Now: s.cfg.Now,
-		OnFlushed: s.flushed, OnFlushError: s.logFailed, Notice: s.cfg.Notice,
-	})
-	if err != nil {
+	if err := s.openLog(clean); err != nil {
 		return err
 	}
 	if len(s.log.Segments()) == 0 {
 		if err := s.setDerivedAside(); err != nil {
 			return err
 		}
+	}
+	if err := s.endRebuilding(); err != nil {
+		return err
 	}
 	s.maintainer, s.cleaner, s.ballast = newMaintainer(s), newCleaner(s), newBallast(s)
 	if err := s.openQueues(); err != nil {
@@ -150,14 +144,54 @@ func (s *Store) open() (err error) {
 			return err
 		}
 	}
-	if err := s.saveLife(); err != nil {
-		return err
-	}
 	err = s.start(clean)
 	if err != nil && clean {
 		_ = removeAbort(s.cfg.fs(), s.path("abort"))
 	}
 	return err
+}
+
+func (s *Store) indexConfig(onFull func(endMS int64) error) indexfile.Config {
+	return indexfile.Config{
+		FS: s.cfg.FS, Dir: s.path("index" + s.suffix), Slots: s.cfg.IndexSlots,
+		Entries: s.cfg.IndexEntries, Now: s.cfg.Now, OnFull: onFull,
+	}
+}
+
+// openLog opens the files of the log, without reading them.
+func (s *Store) openLog(clean bool) (err error) {
+	s.pagesKept = clean || s.sameLife()
+	s.log, err = commitlog.Open(commitlog.Config{
+		FS: s.cfg.FS, Dirs: splitPaths(s.cfg.CommitLogDir),
+		ReadOnlyDirs: splitPaths(s.cfg.CommitLogReadOnly), FullDirs: s.fullLogDirs,
+		SegmentSize: s.cfg.SegmentSize,
+		Sync:        s.cfg.SyncFlush, Prewrite: s.cfg.Prewrite, FlushInterval: s.cfg.FlushInterval,
+		FlushThorough: s.cfg.FlushThorough, FlushLeastPages: s.cfg.FlushLeastPages,
+		PagesKept: s.pagesKept, OnDisk: s.onDisk(),
+		Damage: s.cfg.Damage, DamagedDir: s.path("damaged"), Now: s.cfg.Now,
+		OnFlushed: s.flushed, OnFlushError: s.logFailed, Notice: s.cfg.Notice,
+		Progress: s.progress(),
+	})
+	return err
+}
+
+// progress returns what tells how far the reading of the log is.
+func (s *Store) progress() func(done, total int64) {
+	if s.cfg.Progress != nil {
+		return s.cfg.Progress
+	}
+	const every = 2 * time.Second
+	began, told := time.Now(), time.Now()
+	return func(done, total int64) {
+		if time.Since(told) < every {
+			return
+		}
+		told = time.Now()
+		rate := float64(done) / time.Since(began).Seconds()
+		left := time.Duration(float64(total-done) / rate * float64(time.Second))
+		s.cfg.Notice("reading the log", "MB", done/1e6, "of", total/1e6, "MB/s", int64(rate/1e6),
+			"left", left.Round(time.Second).String())
+	}
 }
 
 // start opens the index and starts the goroutines.
@@ -170,11 +204,8 @@ func (s *Store) start(clean bool) error {
 		return err
 	}
 	if s.cfg.IndexEnable {
-		index, from, foreign, err := indexfile.Open(indexfile.Config{
-			FS: s.cfg.FS, Dir: s.path("index"), Slots: s.cfg.IndexSlots, Entries: s.cfg.IndexEntries,
-			Now: s.cfg.Now, OnFull: s.indexFull,
-		}, indexfile.Bounds{
-			Clean: clean, SafeMS: s.checkpoint.IndexMS,
+		index, from, foreign, err := indexfile.Open(s.indexConfig(s.indexFull), indexfile.Bounds{
+			Clean: clean, Kept: s.pagesKept && s.checkpointed, SafeMS: s.checkpoint.IndexMS,
 			LogMin: s.log.Min(), LogEnd: s.log.Wrote(),
 		})
 		if err != nil {
@@ -185,6 +216,9 @@ func (s *Store) start(clean bool) error {
 		}
 		s.indexer = newIndexer(s, index, from)
 		s.takeNoted(newNoted().list) // from here on
+	}
+	if err := s.saveLife(); err != nil { // what an earlier life lost is repaired or gone
+		return err
 	}
 	memory := MemoryTotal()
 	s.inMemory = record.PhysicalOffset(memory / 100 * int64(s.cfg.AccessInMemoryMaxRatio))

@@ -18,14 +18,14 @@ import (
 // openQueues makes the sets, without reading them.
 func (s *Store) openQueues() (err error) {
 	s.queues, err = consumequeue.Open(consumequeue.Config{
-		FS: s.cfg.FS, Dir: s.path("consumequeue"), FileSize: s.cfg.QueueFileSize,
+		FS: s.cfg.FS, Dir: s.path("consumequeue" + s.suffix), FileSize: s.cfg.QueueFileSize,
 		MaxOpen: s.cfg.QueueFilesOpen, OnOpen: s.maintainer.wake,
 	})
 	if err != nil {
 		return err
 	}
 	s.batches, err = consumequeue.Open(consumequeue.Config{
-		FS: s.cfg.FS, Dir: s.path("batchconsumequeue"), FileSize: s.cfg.BatchFileSize, Batch: true,
+		FS: s.cfg.FS, Dir: s.path("batchconsumequeue" + s.suffix), FileSize: s.cfg.BatchFileSize, Batch: true,
 		MaxOpen: s.cfg.QueueFilesOpen, OnOpen: s.maintainer.wake,
 	})
 	return err
@@ -49,6 +49,7 @@ func (s *Store) loadQueues(
 			return nil, false, err
 		}
 		again = again || moved
+		b.Keep = keepUnits
 		found, foreign, err := kind.set.Load(b)
 		if err != nil {
 			return nil, false, err
@@ -60,6 +61,10 @@ func (s *Store) loadQueues(
 	}
 	return states, again, nil
 }
+
+// keepUnits is how many bytes of the ends of queues stay in memory while a start compares them with the
+// log: those of 100 000 small queues, or the last 64 KiB of a thousand.
+const keepUnits = 64 << 20
 
 // setOtherKindAside renames the folders of topics whose configuration says the other kind. A crash
 // can leave one when a topic was deleted and made again with the other queue.type; RocketMQ does not

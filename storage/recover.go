@@ -5,6 +5,7 @@ package storage
 import (
 	"bytes"
 	"errors"
+	"math"
 	"strconv"
 	"time"
 
@@ -39,6 +40,7 @@ type RecoveryInfo struct {
 	Units   int64                 // put into queues, because they were missing or wrong
 	Cut     int64                 // units taken out of queues, because their record is not there
 	Took    time.Duration
+	Read    time.Duration // of Took: reading the log, and comparing it with the queues
 }
 
 // recovery is one run of the dispatcher over the log at start. There is one dispatcher for clean
@@ -54,10 +56,16 @@ type recovery struct {
 	records int64
 	units   int64
 	blanked int64
-	commits int // beyond commitsMax
+	lowest  record.PhysicalOffset // of the records whose units were put
+	commits int                   // beyond commitsMax
 	lastAt  record.PhysicalOffset
 	lastMS  int64
 	buf     []byte
+	pending pending
+	noted   bool // that queues are being completed
+	// Light queues that have no unit and are to be filled, and where they ended.
+	light map[QueueID]record.QueueOffset
+	old   *consumequeue.Set // with Rebuild: queues whose units may point to extension records
 }
 
 // errEnough ends a second scan at the end that the first one found.
@@ -85,13 +93,22 @@ func (s *Store) recover(clean bool) error {
 	if moved {
 		again = oldest
 	}
-	r := &recovery{s: s, clean: clean, lastAt: -1}
+	r := &recovery{s: s, clean: clean, lastAt: -1, lowest: math.MaxInt64}
 	r.from, err = s.scanFrom(states, clean, again)
 	if err != nil {
 		return err
 	}
 	r.whole = r.from <= oldest
+	if r.whole {
+		if err := r.lostLight(); err != nil {
+			return err
+		}
+	}
+	reading := time.Now()
 	end, err := s.log.Recover(r.from, true, r.visit)
+	if err == nil {
+		err = r.putPending()
+	}
 	if err != nil {
 		return err
 	}
@@ -99,14 +116,39 @@ func (s *Store) recover(clean bool) error {
 		s.cfg.Notice("queues miss messages of the log, all of it is dispatched again", "path",
 			s.path("consumequeue"), "from", oldest)
 		r.again, r.whole, r.from, r.limit = false, true, oldest, end
+		if err := r.lostLight(); err != nil {
+			return err
+		}
 		for _, q := range s.allQueues() {
 			q.Mark = 0
 		}
+		// A crash meanwhile must not leave queues that look complete.
+		if err := s.noteDispatchAll(); err != nil {
+			return err
+		}
 		// After a clean stop the older part was intact: only its structure is looked at again.
-		if _, err := s.log.Recover(oldest, !clean, r.visit); err != nil && !errors.Is(err, errEnough) {
+		lower, err := s.log.Recover(oldest, !clean, r.visit)
+		switch {
+		case err == nil:
+			end = min(end, lower) // DamageTruncate has found damage further in front
+		case !errors.Is(err, errEnough):
+			return err
+		}
+		if err := r.putPending(); err != nil {
 			return err
 		}
 	}
+	if r.whole {
+		n, err := s.restoreEnds(s.knownEnds(end))
+		if err != nil {
+			return err
+		}
+		r.units += n
+		if n > 0 {
+			r.lowest = 0
+		}
+	}
+	read := time.Since(reading)
 	if err := s.log.Truncate(end); err != nil {
 		return err
 	}
@@ -121,35 +163,45 @@ func (s *Store) recover(clean bool) error {
 	s.dispatched.Store(int64(end))
 	s.recovered = RecoveryInfo{
 		Clean: clean, From: r.from, Records: r.records, Units: r.units, Cut: cut + r.blanked,
-		Took: time.Since(began),
+		Took: time.Since(began), Read: read,
 	}
-	return s.settle()
+	s.queues.Forget()
+	s.batches.Forget()
+	return s.settle(r.lowest)
 }
 
-// settle brings repaired queues to disk, since the checkpoint may already promise them.
-func (s *Store) settle() error {
-	r := &s.recovered
-	if r.Units > 0 || r.Cut > 0 || !r.Clean {
+// settle brings repaired queues to disk, if the checkpoint already promises them; units were put for no
+// record below lowest. Else the checkpoint stays where it is: a next start does the same again, until
+// the first thorough flush has brought to disk what the process before this one may not have.
+func (s *Store) settle(lowest record.PhysicalOffset) error {
+	r, at := &s.recovered, s.checkpoint.LogicsAt
+	changed := r.Units > 0 || r.Cut > 0
+	promised := r.Cut > 0 || lowest <= at || r.Clean && changed || s.dispatchAllNoted()
+	if promised || !r.Clean && (!s.checkpoint.Own || at > s.lastAt) { // or it is of a longer log
 		if _, err := s.flushUnits(0); err != nil {
 			return err
 		}
 		if s.lastAt >= 0 {
 			s.checkpoint.LogicsAt, s.checkpoint.LogicsMS = s.lastAt, s.lastMS
+			s.checkpoint.Own = true
 		} else {
 			s.checkpoint.LogicsAt, s.checkpoint.LogicsMS = 0, 0
 		}
 		if err := saveCheckpoint(s.cfg.fs(), s.path("checkpoint"), s.checkpoint); err != nil {
 			return err
 		}
+	}
+	if changed || !r.Clean {
 		s.cfg.Notice("store recovered", "path", s.cfg.RootDir, "clean", r.Clean, "from", r.From,
 			"end", s.next, "records", r.Records, "units", r.Units, "cut", r.Cut, "took", r.Took)
 	}
-	return nil
+	return s.forgetDispatchAll()
 }
 
 // scanFrom returns where the dispatcher must begin: at the lowest of what the checkpoint, the
 // queues and the damage in queues ask for, moved back to the start of a log file that begins with a
-// valid record. It is not behind limit.
+// valid record, unless only the process died and it is the record that a checkpoint of our own names. It
+// is not behind limit.
 func (s *Store) scanFrom(
 	states []consumequeue.State, clean bool, limit record.PhysicalOffset,
 ) (record.PhysicalOffset, error) {
@@ -173,10 +225,18 @@ func (s *Store) scanFrom(
 			from = 0
 		}
 	}
+	if s.dispatchAllNoted() {
+		from = oldest
+	}
 	if id, lost := s.lostQueue(); lost && from > oldest {
 		s.cfg.Notice("queue ends before where it ended at the last clean stop, all messages are "+
 			"dispatched again", "topic", id.Topic, "queue", id.Queue)
 		from = oldest
+	}
+	if !clean && s.pagesKept && s.checkpoint.Own && from == s.checkpoint.LogicsAt {
+		if _, ok := s.firstRecord(from); ok {
+			return from, nil // only the process died: what lies before it is as it was
+		}
 	}
 	segments := s.log.Segments()
 	for i := len(segments) - 1; i > 0; i-- {
@@ -208,7 +268,7 @@ func (s *Store) checkpointFrom() record.PhysicalOffset {
 	return 0
 }
 
-// firstRecord reads the record at the start of a log file, if there is a valid one.
+// firstRecord reads the record at a place, as the start of a log file is, if there is a valid one.
 func (s *Store) firstRecord(base record.PhysicalOffset) (record.View, bool) {
 	v, err := s.readRecord(base, nil)
 	return v, err == nil
@@ -269,7 +329,8 @@ func (r *recovery) visit(v record.View) error {
 		base, count := v.Messages()
 		return r.putBatch(q, consumequeue.BatchUnit{Unit: u, StoreMS: v.StoreMS(), Base: base, Count: count})
 	}
-	if err := r.put(q, v.QueueOffset(), u); err != nil {
+	u.TagsCode = r.tags(q, v.QueueOffset(), u)
+	if err := r.putLater(q, v.QueueOffset(), u); err != nil {
 		return err
 	}
 	return r.putMulti(v, u)
@@ -370,6 +431,7 @@ func (r *recovery) put(q *consumequeue.Queue, at record.QueueOffset, u consumequ
 	}
 	if outcome == consumequeue.Added {
 		r.units++
+		r.lowest = min(r.lowest, u.At)
 	}
 	return r.saw(q, at)
 }
@@ -408,7 +470,7 @@ func (r *recovery) owns(id QueueID, at record.QueueOffset, u consumequeue.Unit) 
 
 // putMulti dispatches a record to the light queues that it names (RocketMQ MultiDispatchUtils).
 func (r *recovery) putMulti(v record.View, u consumequeue.Unit) error {
-	if _, ok := record.Property(v.Properties(), propMultiOffset); !ok {
+	if !bytes.Contains(v.Properties(), []byte(propMultiOffset)) {
 		return nil
 	}
 	tags, _ := record.Property(v.Properties(), propTags)
@@ -418,7 +480,18 @@ func (r *recovery) putMulti(v record.View, u consumequeue.Unit) error {
 		// Any client can write these properties, and only RocketMQ with enableLmq minds them. A queue
 		// that is not there yet, or far from the offset, is no work of its.
 		q := r.s.queues.Lookup([]byte(queue), id)
-		if q == nil || at > q.Written()+lightGap {
+		if q == nil {
+			return
+		}
+		if err := r.putPending(); err != nil && first == nil { // what is asked below is of this moment
+			first = err
+			return
+		}
+		end := q.Written()
+		if end == 0 {
+			end = r.light[q.ID()]
+		}
+		if at > end+lightGap {
 			return
 		}
 		if old, ok := q.Unit(at); ok && old.At != u.At && r.owns(q.ID(), at, old) {

@@ -60,6 +60,7 @@ func (r *recovery) extend(q *consumequeue.Queue, u consumequeue.BatchUnit) error
 		return err
 	}
 	r.units++
+	r.lowest = min(r.lowest, u.At)
 	q.Mark = uint64(q.Written())
 	return nil
 }

@@ -32,6 +32,8 @@ type Store struct {
 	hotBytes   record.PhysicalOffset // bytes at the end of the log that are known to be
 	hotFrom    record.PhysicalOffset // where this run of the store began to write
 	recovered  RecoveryInfo
+	suffix     string // of the folders of queues and index, while Rebuild makes new ones
+	pagesKept  bool   // at most the process before this one died
 	// checkpointed says that the file checkpoint was there.
 	checkpointed bool
 	commits      []record.PhysicalOffset // that recovery found, for RecoveredCommits
@@ -69,6 +71,10 @@ type Store struct {
 
 	// One flush of the queues at a time: the maintainer's or the cleaner's. Held across I/O.
 	flushMu sync.Mutex
+
+	// Guards the file config/queueEnds. Held across I/O.
+	endsMu    sync.Mutex
+	deletions atomic.Int64 // of topics; moves before forgetEnds
 
 	checkpointMu sync.Mutex
 	checkpoint   Checkpoint
@@ -182,6 +188,10 @@ func (s *Store) DeleteTopic(topic string) error {
 	if err := s.noteDeletedLocked(topic); err != nil {
 		return err
 	}
+	s.deletions.Add(1)
+	if err := s.forgetEnds(topic); err != nil {
+		return err
+	}
 	return s.deleteQueues(topic)
 }
 
@@ -229,6 +239,7 @@ func (s *Store) close() error {
 		s.checkpointMu.Lock()
 		if s.lastAt >= 0 {
 			s.checkpoint.LogicsAt, s.checkpoint.LogicsMS = s.lastAt, s.lastMS
+			s.checkpoint.Own = true
 			s.checkpoint.PhysicMS = s.lastMS
 		}
 		keep(saveCheckpoint(s.cfg.fs(), s.path("checkpoint"), s.checkpoint))

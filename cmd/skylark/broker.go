@@ -93,6 +93,7 @@ func (a *app) brokerConfig(f *brokerFlags) (engine.Config, error) {
 		return cfg, misuse{fmt.Errorf("--recover is %q, the choices are skip and truncate", f.recovery)}
 	}
 	cfg.AllowEmpty = f.allowEmpty
+	cfg.Progress = a.progress()
 	return cfg, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,10 +21,11 @@ func (a *app) inspectCommand() *cobra.Command {
 		Use:   "inspect",
 		Short: "Look into the files of a store, also of a running broker or of Apache's",
 		Long: "Look into the files of a store directory. Nothing is locked or changed, so the broker that\n" +
-			"owns it may be running, and may be Apache's.\n\n" +
+			"owns it may be running, and may be Apache's. rebuild alone writes, and only while no broker runs.\n\n" +
 			"  skylark inspect stats /var/lib/skylark\n" +
 			"  skylark inspect log /var/lib/skylark --topic orders --key 7\n" +
-			"  skylark inspect verify /var/lib/skylark && echo sound",
+			"  skylark inspect verify /var/lib/skylark && echo sound\n" +
+			"  skylark inspect rebuild /var/lib/skylark -c broker.conf",
 		Args: a.noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -31,6 +33,7 @@ func (a *app) inspectCommand() *cobra.Command {
 		a.inspectLogCommand(), a.inspectExportCommand(), a.inspectStatsCommand(),
 		a.inspectVerifyCommand(), a.inspectQueueCommand(), a.inspectIndexCommand(),
 		a.inspectCheckpointCommand(), a.inspectConfigCommand(),
+		a.inspectRebuildCommand(),
 	)
 	return cmd
 }
@@ -42,12 +45,7 @@ func (a *app) inspectLeaf(
 	var logDirs []string
 	cmd := &cobra.Command{
 		Use: use + " DIR", Short: short,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return misuse{errors.New("name one store directory: what --data or storePathRootDir names")}
-			}
-			return nil
-		},
+		Args: oneStore,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := inspect.Open(args[0], logDirs...)
 			if err != nil {
@@ -69,16 +67,25 @@ func (a *app) progress() inspect.Progress {
 		return nil
 	}
 	start, shown := time.Now(), time.Now()
+	drawn := false
 	return func(done, total int64) {
 		now := time.Now()
 		took := now.Sub(start)
+		if done >= total && drawn {
+			_, _ = fmt.Fprint(f, "\r\x1b[K") // what comes next has the line for itself
+			drawn = false
+			return
+		}
 		if took < 2*time.Second || now.Sub(shown) < 200*time.Millisecond {
 			return
 		}
-		shown = now
+		shown, drawn = now, true
 		rate := float64(done) / took.Seconds()
 		left := time.Duration(float64(total-done) / rate * float64(time.Second)).Round(time.Second)
-		_, _ = fmt.Fprintf(f, "\r%5.1f %%  %.0f MB/s  at most %v left  ",
+		const cells = 30
+		full := int(min(done*cells/max(total, 1), cells))
+		_, _ = fmt.Fprintf(f, "\r[%s%s] %5.1f %%  %.0f MB/s  at most %v left  ",
+			strings.Repeat("#", full), strings.Repeat(".", cells-full),
 			float64(done)*100/float64(total), rate/1e6, left)
 	}
 }

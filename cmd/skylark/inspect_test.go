@@ -61,6 +61,22 @@ func TestInspectRunning(t *testing.T) {
 			}
 		}
 	}
+	code, _, stderr := command(t, "inspect", "rebuild", dir, "-c", labConfig(t))
+	if code != exitFailed || !strings.Contains(stderr, "lock") {
+		t.Errorf("rebuild of a running broker's store: exit code %d, %s", code, stderr)
+	}
+}
+
+// labConfig is a configuration file with the sizes of the lab's broker.
+func labConfig(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "broker.conf")
+	text := "mappedFileSizeCommitLog=8388608\nmappedFileSizeConsumeQueue=20480\n" +
+		"maxHashSlotNum=5000\nmaxIndexNum=20000\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // TestInspectFaults: what is wrong is said, and the exit code tells.
@@ -83,11 +99,22 @@ func TestInspectFaults(t *testing.T) {
 		{[]string{"queue", dir, "--queue", "1"}, exitMisuse, "--topic"},
 		{[]string{"queue", dir, "--topic", "created", "--queue", "9"}, exitFailed, "no queue 9"},
 		{[]string{"config", dir, "--show", "none.json"}, exitFailed, "none.json"},
+		{[]string{"rebuild"}, exitMisuse, "name one store directory"},
+		{[]string{"rebuild", t.TempDir()}, exitFailed, "commitlog"},
 	} {
 		code, stdout, stderr := command(t, append([]string{"inspect"}, k.args...)...)
 		if code != k.code || !strings.Contains(stderr, k.want) {
 			t.Errorf("inspect %v: exit code %d, %s%s", k.args, code, stdout, stderr)
 		}
+	}
+	if out := must(t, "inspect", "rebuild", dir, "-c", labConfig(t)); !strings.Contains(out, "from 1 records") {
+		t.Errorf("rebuild: %s", out)
+	}
+	if out := must(t, "inspect", "rebuild", dir, "-c", labConfig(t), "--json"); !strings.Contains(out, `"units":1`) {
+		t.Errorf("rebuild --json: %s", out)
+	}
+	if out := must(t, "inspect", "verify", dir); !strings.Contains(out, "sound: 1 records") {
+		t.Errorf("verify of what was rebuilt: %s", out)
 	}
 	flip(t, dir)
 	code, stdout, _ := command(t, "inspect", "verify", dir)

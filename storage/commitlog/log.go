@@ -92,6 +92,8 @@ type Config struct {
 	// Damage says what Recover does about a damaged record in the middle, and Open about a missing
 	// segment.
 	Damage Damage
+	// Progress is told from time to time how many bytes of all Recover has read. It may be nil.
+	Progress func(done, total int64)
 	// DamagedDir is where Recover puts copies of what it takes out of the log; default the folder
 	// damaged beside Dir.
 	DamagedDir string
@@ -146,6 +148,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.OnFlushError == nil {
 		c.OnFlushError = func(error) {}
+	}
+	if c.Progress == nil {
+		c.Progress = func(int64, int64) {}
 	}
 	if c.Notice == nil {
 		c.Notice = func(string, ...any) {}

@@ -18,10 +18,16 @@ type walk struct {
 	visit func(v record.View) error
 	segs  []*segment // from the one that holds from on
 	read  reader
+	start int64 // where it begins
+	end   int64 // of the last segment
+	told  int64 // how far Config.Progress knows
 }
 
-// Recover reads the records of the log from the segment that holds from on, calls visit for those
-// at and behind from, and returns the end of the log, where Truncate cuts it. The view is valid
+// progressStep is how many bytes lie between two calls of Config.Progress.
+const progressStep = 4 << 20
+
+// Recover reads the records of the log from from on, or, where no valid one begins there, from the start
+// of its segment on, calls visit for those at and behind from, and returns the end of the log, where Truncate cuts it. The view is valid
 // during the call. With check it compares check sums, too.
 //
 // A record is valid when its lengths agree, its body matches its check sum, and it says that it
@@ -48,6 +54,17 @@ func (l *Log) Recover(
 	base := all.first + (at-all.first)/l.size*l.size
 	l.recovered = min(l.recovered, base)
 	w.read.size = int(l.size)
+	if at > base && at == int64(from) && w.segs[0] != nil {
+		_, reason, err := w.valid(w.segs[0], at)
+		if err != nil {
+			return from, err
+		}
+		if reason == "" {
+			base = at
+		}
+	}
+	w.start, w.told, w.end = base, base, all.end(l.size)
+	defer l.cfg.Progress(w.end-w.start, w.end-w.start)
 	for i := 0; i < len(w.segs); {
 		pos, i2, done, err := w.segment(i, base)
 		if err != nil || done {
@@ -88,6 +105,10 @@ func (w *walk) segment(index int, at int64) (next int64, i int, done bool, err e
 			}
 			at = next
 			continue
+		}
+		if at-w.told >= progressStep {
+			w.told = at
+			w.log.cfg.Progress(at-w.start, w.end-w.start)
 		}
 		if at >= w.from {
 			if err := w.visit(v); err != nil {

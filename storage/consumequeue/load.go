@@ -31,6 +31,9 @@ type Bounds struct {
 	// LogMin is where the log begins. Files in front of a gap that point before it are what a
 	// deletion left, and are removed.
 	LogMin record.PhysicalOffset
+	// Keep is how many bytes of units at the ends of queues may stay in memory until Forget, for a
+	// recovery that compares them with their records.
+	Keep int64
 }
 
 // State is what Load found in one queue.
@@ -58,34 +61,57 @@ func (s *Set) Load(b Bounds) (states []State, foreign []string, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("consumequeue: load: %w", err)
 	}
-	var found []*Queue
-	for _, topic := range topics {
-		if !topic.IsDir() {
-			foreign = append(foreign, filepath.Join(s.cfg.Dir, topic.Name()))
+	found := make([]topicQueues, len(topics))
+	atOnce(min(4*runtime.GOMAXPROCS(0), len(topics)), len(topics), func(i int) {
+		found[i] = s.list(topics[i])
+	})
+	var all []*Queue
+	for _, f := range found {
+		if f.err != nil {
+			return nil, nil, fmt.Errorf("consumequeue: load: %w", f.err)
+		}
+		all, foreign = append(all, f.queues...), append(foreign, f.foreign...)
+	}
+	return s.loadAll(all, b, foreign)
+}
+
+// topicQueues is what the folder of a topic holds.
+type topicQueues struct {
+	queues  []*Queue
+	foreign []string
+	err     error
+}
+
+func (s *Set) list(topic fs.DirEntry) (found topicQueues) {
+	path := filepath.Join(s.cfg.Dir, topic.Name())
+	if !topic.IsDir() {
+		found.foreign = []string{path}
+		return found
+	}
+	entries, err := s.cfg.FS.ReadDir(path)
+	if err != nil {
+		found.err = err
+		return found
+	}
+	for _, entry := range entries {
+		n, ok := parseQueue(entry.Name())
+		if !ok || !entry.IsDir() {
+			found.foreign = append(found.foreign, filepath.Join(path, entry.Name()))
 			continue
 		}
-		queues, err := s.cfg.FS.ReadDir(filepath.Join(s.cfg.Dir, topic.Name()))
+		q, err := s.Create(topic.Name(), n)
 		if err != nil {
-			return nil, nil, fmt.Errorf("consumequeue: load: %w", err)
+			found.err = err
+			return found
 		}
-		for _, entry := range queues {
-			n, ok := parseQueue(entry.Name())
-			if !ok || !entry.IsDir() {
-				foreign = append(foreign, filepath.Join(s.cfg.Dir, topic.Name(), entry.Name()))
-				continue
-			}
-			q, err := s.Create(topic.Name(), n)
-			if err != nil {
-				return nil, nil, err
-			}
-			found = append(found, q)
-		}
+		found.queues = append(found.queues, q)
 	}
-	return s.loadAll(found, b, foreign)
+	return found
 }
 
 // loadAll loads the queues with a few goroutines, since it mostly waits for the disk.
 func (s *Set) loadAll(queues []*Queue, b Bounds, foreign []string) ([]State, []string, error) {
+	s.keepLeft.Store(b.Keep)
 	states := make([]State, len(queues))
 	others := make([][]string, len(queues))
 	errs := make([]error, len(queues))
@@ -118,6 +144,8 @@ type loader struct {
 	bounds Bounds
 	buf    []byte
 	behind record.QueueOffset // of the messages of the batch queue that is being inspected
+	first  Unit               // of the file that was inspected last, zero if it has none
+	last   int64              // bytes at the start of buf that are the last units of the queue
 }
 
 // load finds the files of q and its end.
@@ -164,6 +192,9 @@ func (l *loader) load(q *Queue) (State, []string, error) {
 	q.end.Store(end)
 	q.flushed.Store(end)
 	q.min.Store(min(q.first/q.set.unit, end))
+	if l.bounds.Keep > 0 && l.last > 0 {
+		q.keep(l.buf[:l.last], end, state.First)
+	}
 	return state, foreign, q.resetMessages()
 }
 
@@ -240,7 +271,7 @@ func listFiles(q *Queue) (bases []int64, foreign []string, err error) {
 // inspect reads the last files of q, cuts off what is wrong, and returns the end in units.
 func (l *loader) inspect(q *Queue, state *State) (end int64, err error) {
 	size := q.set.cfg.FileSize
-	l.behind = 0
+	l.behind, l.last = 0, 0
 	from := q.files - 1
 	for ; from > 0; from-- {
 		if q.files-from < inspectFiles {
@@ -254,16 +285,21 @@ func (l *loader) inspect(q *Queue, state *State) (end int64, err error) {
 			break
 		}
 	}
-	if u, err := firstUnit(q, 0); err != nil {
-		return 0, err
-	} else if u.Size > 0 && !u.Filler() {
-		state.First = u.At
+	if from > 0 {
+		u, err := firstUnit(q, 0)
+		if err != nil {
+			return 0, err
+		}
+		state.begins(u)
 	}
 	var last Unit
 	for i := from; i < q.files; i++ {
 		n, rest, err := l.inspectFile(q, q.first+i*size, &last)
 		if err != nil {
 			return 0, err
+		}
+		if i == 0 {
+			state.begins(l.first)
 		}
 		end = (q.first + i*size + n) / q.set.unit
 		if n == size && !rest {
@@ -292,9 +328,17 @@ func (l *loader) inspect(q *Queue, state *State) (end int64, err error) {
 	return end, nil
 }
 
+// begins notes the first unit of a queue.
+func (s *State) begins(u Unit) {
+	if u.Size > 0 && !u.Filler() {
+		s.First = u.At
+	}
+}
+
 // inspectFile reads units until one is not valid. It returns the bytes of the valid ones, and
 // whether anything but zeros follows. last is the last unit that was valid and no filler.
 func (l *loader) inspectFile(q *Queue, base int64, last *Unit) (n int64, rest bool, err error) {
+	l.first = Unit{}
 	f, err := q.openFile(base)
 	if err != nil {
 		return 0, false, err
@@ -305,27 +349,40 @@ func (l *loader) inspectFile(q *Queue, base int64, last *Unit) (n int64, rest bo
 	if used <= int64(len(l.buf)) {
 		f.ReadAhead(false) // it would read the hole behind the data, a quarter of a megabyte
 	}
+	// The first read takes the odd rest, so that the last one is full and can be kept.
+	step := min((used+q.set.unit-1)/q.set.unit*q.set.unit, size)
+	step = (step-1)%int64(len(l.buf)) + 1
 	for n < size {
 		if n >= used {
 			return n, false, nil
 		}
-		whole := (used - n + q.set.unit - 1) / q.set.unit * q.set.unit
-		chunk := l.buf[:min(int64(len(l.buf)), size-n, whole)]
-		if _, err := f.ReadAt(chunk, n); err != nil && !errors.Is(err, io.EOF) {
+		chunk := l.buf[:min(step, size-n)]
+		step = int64(len(l.buf))
+		got, err := f.ReadAt(chunk, n)
+		if err != nil && !errors.Is(err, io.EOF) {
 			return 0, false, err
 		}
+		clear(chunk[got:])
+		if n == 0 {
+			l.first = DecodeUnit(chunk)
+		}
+		l.last = 0
 		for ; len(chunk) > 0; chunk = chunk[q.set.unit:] {
 			u := DecodeUnit(chunk)
 			switch {
 			case u.Filler() && !q.set.cfg.Batch:
 			case u.Size <= 0 || u.At < last.End() || u.End() > l.bounds.LogEnd,
 				q.set.cfg.Batch && !l.follows(chunk):
-				rest, err = fileHasData(f, n, used)
+				if !allZero(chunk) {
+					return n, true, nil
+				}
+				rest, err = fileHasData(f, n+int64(len(chunk)), used)
 				return n, rest, err
 			default:
 				*last = u
 			}
 			n += q.set.unit
+			l.last += q.set.unit
 		}
 	}
 	return n, false, nil
@@ -390,15 +447,25 @@ func dataEnd(f vfs.File, size int64) int64 {
 	return size
 }
 
+func allZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // fileHasData reports whether a byte of [from, end) is not zero.
 func fileHasData(f vfs.File, from, end int64) (bool, error) {
+	if from >= end {
+		return false, nil
+	}
 	buf := make([]byte, 16<<10)
 	for from < end {
 		n, err := f.ReadAt(buf[:min(int64(len(buf)), end-from)], from)
-		for _, b := range buf[:n] {
-			if b != 0 {
-				return true, nil
-			}
+		if !allZero(buf[:n]) {
+			return true, nil
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return false, err

@@ -43,8 +43,11 @@ type Queue struct {
 	messagesMu sync.Mutex
 	messages   messages
 
-	// Mark is the writer's own, for its lists of queues; the package does not use it.
+	// Mark and Slot are the writer's own, for its lists of queues; the package does not use them.
 	Mark uint64
+	Slot int32
+
+	kept kept
 
 	// Confined to the writer: the files behind [written, written+n) of the last Prepare(n).
 	held []*segment
@@ -62,6 +65,9 @@ func (q *Queue) ID() ID { return q.id }
 
 // Written returns the queue offset of the next unit.
 func (q *Queue) Written() record.QueueOffset { return record.QueueOffset(q.written.Load()) }
+
+// Flushed returns the first unit that is not known to be on disk.
+func (q *Queue) Flushed() record.QueueOffset { return record.QueueOffset(q.flushed.Load()) }
 
 // End returns the first queue offset that readers do not see yet (RocketMQ's max offset).
 func (q *Queue) End() record.QueueOffset { return record.QueueOffset(q.end.Load()) }

@@ -86,6 +86,9 @@ func (q *Queue) unitsBelow(at, end record.QueueOffset) (Units, bool) {
 	if at < 0 || at >= end {
 		return Units{}, false
 	}
+	if u, ok := q.keptUnits(at, end); ok {
+		return u, true
+	}
 	size := q.set.cfg.FileSize
 	pos := int64(at) * q.set.unit
 	base := pos - pos%size
@@ -153,7 +156,12 @@ func (q *Queue) CorrectMin(logMin record.PhysicalOffset) {
 		low = end
 	}
 	q.mu.Unlock()
+	begins := low
 	low = min(max(low, record.QueueOffset(q.min.Load())), end)
+	if low == begins && low < end && q.kept.head > 0 && q.kept.head >= logMin {
+		q.moveMin(low)
+		return
+	}
 	n := sort.Search(int(end-low), func(i int) bool {
 		at, u := q.nextReal(low+record.QueueOffset(i), end)
 		return at == end || u.At >= logMin

@@ -63,6 +63,15 @@ func (q *Queue) Put(at record.QueueOffset, u Unit) (Outcome, Unit, error) {
 
 // replace looks at the unit that is there and writes u over it when it is a filler or empty.
 func (q *Queue) replace(at record.QueueOffset, u Unit) (Outcome, Unit, error) {
+	if units, ok := q.keptUnits(at, at+1); ok {
+		old := units.At(0)
+		switch {
+		case old.At == u.At && old.Size == u.Size && !old.Filler():
+			return Present, old, nil
+		case !old.Filler() && !old.Zero():
+			return Conflict, old, nil
+		}
+	}
 	size := q.set.cfg.FileSize
 	pos := int64(at) * UnitSize
 	s, err := q.acquire(pos-pos%size, false)
@@ -81,6 +90,7 @@ func (q *Queue) replace(at record.QueueOffset, u Unit) (Outcome, Unit, error) {
 		return Conflict, Unit{}, fmt.Errorf("consumequeue: rebuild queue %s: %w", q.id, err)
 	}
 	u.Encode(s.mem[pos%size:])
+	q.kept = kept{}
 	q.flushed.Store(min(q.flushed.Load(), int64(at)))
 	q.min.Store(min(q.min.Load(), int64(at)))
 	if !q.dirty.Load() {
@@ -114,6 +124,21 @@ func (q *Queue) begin(at record.QueueOffset) error {
 	}
 	q.min.Store(int64(at))
 	return nil
+}
+
+// EndAt makes at the end of a queue that ends before it: with fillers, or, where the queue has no
+// file, with one that holds them from its start on.
+func (q *Queue) EndAt(at record.QueueOffset) error {
+	q.mu.Lock()
+	files := q.files
+	q.mu.Unlock()
+	if files > 0 {
+		return q.FillTo(at)
+	}
+	if err := q.begin(at - 1); err != nil {
+		return err
+	}
+	return q.FillTo(at)
 }
 
 // FillTo appends fillers until the next unit is at: the log does not have the records before it.
@@ -172,6 +197,7 @@ func (q *Queue) Truncate(at record.QueueOffset) error {
 		return nil
 	}
 	q.letGo()
+	q.keepBelow(int64(at))
 	if err := q.cut(int64(at)); err != nil {
 		return fmt.Errorf("consumequeue: truncate queue %s at %d: %w", q.id, at, err)
 	}
@@ -320,6 +346,7 @@ func (q *Queue) Blank(
 			return n, fmt.Errorf("consumequeue: blank unit %d of queue %s: %w", at, q.id, err)
 		}
 		Unit{Size: fillerSize}.Encode(s.mem[pos%size:])
+		q.kept = kept{}
 		s.release()
 		q.flushed.Store(min(q.flushed.Load(), int64(at)))
 		q.set.addDirty(q)

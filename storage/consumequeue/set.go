@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/skylarkmq/skylark/storage/vfs"
 )
@@ -56,6 +57,8 @@ type Set struct {
 
 	dirtyMu sync.Mutex
 	dirty   []*Queue
+
+	keepLeft atomic.Int64 // bytes that Load may still keep
 }
 
 // Open returns a set without queues; Load reads what the folder holds.

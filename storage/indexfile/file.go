@@ -80,6 +80,28 @@ func (f *file) put(s shape, keyHash int32, at record.PhysicalOffset, storeMS int
 	h.encode(f.mem)
 }
 
+// resume maps the file that a process was writing to when it died: mapped, it is flushed when it is
+// full, whoever wrote to it. put may have ended between slot and header, so that the slot names an entry
+// that the header does not count; it then gets back the one before.
+func (f *file) resume(fsys vfs.FS, s shape) error {
+	if err := f.mapFile(fsys, s.size(), false); err != nil {
+		return err
+	}
+	n := f.header.Count
+	if n >= s.entries {
+		return nil
+	}
+	e := decodeEntry(f.mem[s.entry(n):])
+	if e.hash < 0 {
+		return nil
+	}
+	slot := f.mem[s.slot(e.hash):]
+	if int32(binary.BigEndian.Uint32(slot)) == n {
+		binary.BigEndian.PutUint32(slot, uint32(e.prev))
+	}
+	return nil
+}
+
 // find appends the offsets of the entries with the hash whose time lies in [beginMS, endMS], newest
 // first, until dst has limit of them.
 func (f *file) find(dst []record.PhysicalOffset, s shape, keyHash int32, limit int, beginMS,

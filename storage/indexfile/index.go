@@ -34,7 +34,9 @@ type Config struct {
 // Bounds is what Open has to know.
 type Bounds struct {
 	Clean bool // the last stop was clean
-	// SafeMS: files whose last message was stored later are doubtful unless Clean (checkpoint
+	// Kept: all that was written before is in the files, flushed or not, since at most the process died.
+	Kept bool
+	// SafeMS: files whose last message was stored later are doubtful unless Clean or Kept (checkpoint
 	// indexMsgTimestamp).
 	SafeMS         int64
 	LogMin, LogEnd record.PhysicalOffset
@@ -57,7 +59,8 @@ type Index struct {
 }
 
 // Open finds the files and decides which can be trusted: after an unclean stop those that were full
-// and flushed, and never one that points behind the log. Others are removed. resume is the offset
+// and flushed, and all when only the process died; never one that points behind the log. Others are
+// removed. resume is the offset
 // from which on records must be put again; foreign lists files that are none of ours and stay.
 func Open(
 	cfg Config, b Bounds,
@@ -136,7 +139,7 @@ func (ix *Index) trust(b Bounds) (record.PhysicalOffset, error) {
 		if h.Count <= 1 || h.Count > ix.shape.entries || h.EndAt >= b.LogEnd || h.BeginAt > h.EndAt {
 			break
 		}
-		if !b.Clean && h.EndMS > b.SafeMS {
+		if !b.Clean && !b.Kept && h.EndMS > b.SafeMS {
 			break
 		}
 	}
@@ -151,11 +154,17 @@ func (ix *Index) trust(b Bounds) (record.PhysicalOffset, error) {
 	if good == 0 {
 		return b.LogMin, nil
 	}
-	ix.done = ix.files[good-1].header.EndAt
+	last := ix.files[good-1]
+	if !b.Clean && last.header.EndMS > b.SafeMS {
+		if err := last.resume(ix.cfg.FS, ix.shape); err != nil {
+			return 0, err
+		}
+	}
+	ix.done = last.header.EndAt
 	if !complete { // the keys of one record may lie on both sides of the border
 		ix.done--
 	}
-	return max(b.LogMin, ix.files[good-1].header.EndAt), nil
+	return max(b.LogMin, last.header.EndAt), nil
 }
 
 // Put indexes one record: its unique id, each of its keys, and its tags. Rollback marks, and records

@@ -115,3 +115,6 @@ func hash(prefix int32, text []byte) int32 {
 	h := record.HashMore(prefix, text)
 	return max(max(h, -h), 0)
 }
+
+// FileSize returns the size in bytes of a file of so many slots and entries.
+func FileSize(slots, entries int32) int64 { return shape{slots, entries}.size() }
