@@ -33,6 +33,7 @@ type plan struct {
 	messages int      // of one run
 	work     string   // stores live here
 	results  string   // folder that gets the results folder
+	into     string   // results folder that gets the rows; empty: a new one
 }
 
 func main() {
@@ -61,6 +62,7 @@ func parse(args []string) (plan, error) {
 	f.IntVar(&p.messages, "messages", 300_000, "messages of one run, at least 1000")
 	f.StringVar(&p.work, "work", "", "folder for the stores; a temporary one without it")
 	f.StringVar(&p.results, "results", filepath.Join("perf", "results"), "folder for the results folder")
+	f.StringVar(&p.into, "into", "", "results folder of an earlier run, whose rows stay but for the dimensions measured now")
 	if err := f.Parse(args); err != nil {
 		return p, err
 	}
@@ -106,7 +108,7 @@ func run(ctx context.Context, p plan) error {
 		if p.quick && len(d.levels) > 2 {
 			d.levels = d.levels[:len(d.levels)-1]
 		}
-		g := &growth{dimension: d}
+		g := &growth{dimension: d, commit: out.commit, at: time.Now().Format("15:04")}
 		for _, level := range d.levels {
 			values, err := measureLevel(ctx, p, d, level)
 			if err != nil {
@@ -115,7 +117,7 @@ func run(ctx context.Context, p plan) error {
 			}
 			g.add(level, values)
 		}
-		out.all = append(out.all, g)
+		out.add(g)
 		failed = append(failed, g.worse()...)
 	}
 	return errors.Join(append(failed, out.write(), ctx.Err())...)

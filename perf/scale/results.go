@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,8 @@ type growth struct {
 	dimension dimension
 	levels    []int
 	values    []readings
+	commit    string
+	at        string // time of the day at which it began
 }
 
 func (g *growth) add(level int, values readings) {
@@ -69,12 +72,71 @@ func newResults(ctx context.Context, p plan) (*results, error) {
 	if text, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output(); err == nil {
 		r.commit = strings.TrimSpace(string(text))
 	}
+	if p.into != "" {
+		r.dir = p.into
+		return r, r.takeOver()
+	}
 	kind := "scale"
 	if p.quick {
 		kind = "scale-quick"
 	}
 	r.dir = filepath.Join(p.results, r.started.Format("2006-01-02-1504")+"-"+kind+"-"+r.commit)
 	return r, os.MkdirAll(r.dir, 0o755)
+}
+
+// add puts a dimension in its place, in that of an earlier run if there is one.
+func (r *results) add(g *growth) {
+	r.all = slices.DeleteFunc(r.all, func(o *growth) bool { return o.dimension.name == g.dimension.name })
+	r.all = append(r.all, g)
+	place := func(g *growth) int {
+		return slices.IndexFunc(dimensions(), func(d dimension) bool { return d.name == g.dimension.name })
+	}
+	slices.SortFunc(r.all, func(a, b *growth) int { return place(a) - place(b) })
+}
+
+// savedFigure and savedGrowth are the form of raw.json.
+type savedFigure struct {
+	Figure  string     `json:"figure"`
+	Values  []*float64 `json:"values"` // null where a figure was not read
+	Verdict verdict    `json:"verdict"`
+}
+
+type savedGrowth struct {
+	Commit   string            `json:"commit"`
+	At       string            `json:"at"`
+	Levels   []int             `json:"levels"`
+	Settings map[string]string `json:"broker_conf"`
+	Figures  []savedFigure     `json:"figures"`
+}
+
+// takeOver reads what an earlier run has left in the folder.
+func (r *results) takeOver() error {
+	text, err := os.ReadFile(filepath.Join(r.dir, "raw.json"))
+	if err != nil {
+		return err
+	}
+	var all map[string]savedGrowth
+	if err := json.Unmarshal(text, &all); err != nil {
+		return fmt.Errorf("%s: %w", r.dir, err)
+	}
+	for _, d := range dimensions() {
+		saved, ok := all[d.name]
+		if !ok {
+			continue
+		}
+		g := &growth{dimension: d, levels: saved.Levels, commit: saved.Commit, at: saved.At}
+		for i := range saved.Levels {
+			values := readings{}
+			for _, f := range saved.Figures {
+				if i < len(f.Values) && f.Values[i] != nil {
+					values[f.Figure] = *f.Values[i]
+				}
+			}
+			g.values = append(g.values, values)
+		}
+		r.add(g)
+	}
+	return nil
 }
 
 // write fills the folder and prints the report.
@@ -84,7 +146,7 @@ func (r *results) write() error {
 	for name, content := range map[string][]byte{
 		"env.json":    indented(r.environment()),
 		"raw.json":    indented(r.raw()),
-		"command.txt": []byte(strings.Join(append([]string{"go run ./perf/scale"}, os.Args[1:]...), " ") + "\n"),
+		"command.txt": r.command(),
 		"report.md":   []byte(text),
 	} {
 		errs = append(errs, os.WriteFile(filepath.Join(r.dir, name), content, 0o644))
@@ -92,6 +154,15 @@ func (r *results) write() error {
 	_, _ = fmt.Fprint(os.Stdout, text)
 	say("results are in %s", r.dir)
 	return errors.Join(errs...)
+}
+
+// command is the command line, behind those of earlier runs into this folder.
+func (r *results) command() []byte {
+	var before []byte
+	if r.plan.into != "" {
+		before, _ = os.ReadFile(filepath.Join(r.dir, "command.txt"))
+	}
+	return fmt.Appendf(before, "%s\n", strings.Join(append([]string{"go run ./perf/scale"}, os.Args[1:]...), " "))
 }
 
 func (r *results) environment() any {
@@ -113,17 +184,12 @@ func indented(v any) []byte {
 
 // raw is every figure at every level with its verdict.
 func (r *results) raw() any {
-	type line struct {
-		Figure  string     `json:"figure"`
-		Values  []*float64 `json:"values"` // null where a figure was not read
-		Verdict verdict    `json:"verdict"`
-	}
-	all := map[string]any{}
+	all := map[string]savedGrowth{}
 	for _, g := range r.all {
-		var lines []line
+		var lines []savedFigure
 		for _, f := range g.dimension.figures {
 			values := g.of(f)
-			one := line{Figure: f.name, Verdict: f.judge(g.levels, values)}
+			one := savedFigure{Figure: f.name, Verdict: f.judge(g.levels, values)}
 			for _, v := range values {
 				if math.IsNaN(v) {
 					one.Values = append(one.Values, nil)
@@ -133,8 +199,8 @@ func (r *results) raw() any {
 			}
 			lines = append(lines, one)
 		}
-		all[g.dimension.name] = map[string]any{
-			"levels": g.levels, "broker_conf": g.dimension.settings, "figures": lines,
+		all[g.dimension.name] = savedGrowth{
+			Commit: g.commit, At: g.at, Levels: g.levels, Settings: g.dimension.settings, Figures: lines,
 		}
 	}
 	return all
@@ -170,8 +236,8 @@ func (r *results) markdown() string {
 			}
 			t.Rows = append(t.Rows, append(row, each, v.Text))
 		}
-		fmt.Fprintf(&out, "## %s\n\n%s.\n\n%s\n\n", strings.ToUpper(d.name[:1])+d.name[1:],
-			strings.ToUpper(d.about[:1])+d.about[1:], t.Markdown())
+		fmt.Fprintf(&out, "## %s\n\n%s. (%s, at %s.)\n\n%s\n\n", strings.ToUpper(d.name[:1])+d.name[1:],
+			strings.ToUpper(d.about[:1])+d.about[1:], g.commit, g.at, t.Markdown())
 	}
 	return out.String()
 }
