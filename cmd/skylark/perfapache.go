@@ -215,7 +215,7 @@ func (o *apacheOptions) produce() (workload.Produce, *workload.Classic) {
 	set.NameServers, set.Topic, set.Binary = o.servers(), o.text("t"), true
 	set.Size = int(o.number("s", 1, 64<<20))
 	set.Keys, set.Tags = o.yes("k"), int(o.number("l", 0, 1_000_000))
-	set.PropertySize = int(o.number("p", 0, 30_000))
+	set.PropertySize = int(o.number("p", 0, 32_000))
 	set.InFlight = int(o.number("w", 1, 8192))
 	if o.yes("c") {
 		set.Compress = strings.ToLower(o.text("ct"))

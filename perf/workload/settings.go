@@ -192,7 +192,7 @@ func (p *Produce) check() error {
 	bad((p.Size+p.PropertySize+256)*p.Batch > frameMax,
 		"%d messages of %d bytes do not fit a frame of %d", p.Batch, p.Size, frameMax)
 	bad(p.Tags < 0 || p.PropertySize < 0, "tags and property size are not negative")
-	bad(p.PropertySize > 30_000, "property size is %d, at most 30000 fit", p.PropertySize)
+	bad(p.PropertySize > 32_000, "property size is %d, at most 32000 fit", p.PropertySize)
 	bad(p.Timeout <= 0, "timeout must be positive")
 	bad(p.Retries < 0 || p.Retries > retriesMax, "retries is %d, want 0 to %d", p.Retries, retriesMax)
 	bad(p.Retries > 0 && !p.Verify, "retries needs verify")
