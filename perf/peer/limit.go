@@ -124,6 +124,9 @@ func (b *bench) limitSide(ctx context.Context, work string) (*side, error) {
 	return s, s.waitFor(ctx, 10*time.Second, func() error { return dialable(s.broker) })
 }
 
+// limitRounds bounds the measured runs of the limit.
+const limitRounds = 3
+
 // measureLimit measures the limit of a load that only sends, once warmed up. The result stands with
 // the other outcomes, under the side "limit".
 func (b *bench) measureLimit(ctx context.Context, r *row, work string) error {
@@ -136,7 +139,11 @@ func (b *bench) measureLimit(ctx context.Context, r *row, work string) error {
 		return err
 	}
 	defer s.down("", l.name)
-	for round, d := range []time.Duration{b.plan.duration / 2, b.plan.duration} {
+	for round := range 1 + min(b.plan.rounds, limitRounds) {
+		d := b.plan.duration
+		if round == 0 {
+			d /= 2 // warms up
+		}
 		args := append(append([]string{"produce"}, l.produce...), "--duration", d.String(), "--count",
 			strconv.Itoa(b.plan.maxSent))
 		got, err := b.perf(ctx, s, args...)
@@ -148,7 +155,12 @@ func (b *bench) measureLimit(ctx context.Context, r *row, work string) error {
 		}
 		r.outcomes = append(r.outcomes, outcome{Side: s.name, Round: round, Result: got})
 	}
-	say("%s: a null handler answers %.0f messages a CPU-second", l.name,
-		r.rounds("limit")[0].Result.Broker.MessagesPerCPUSecond)
+	var perCPU, tail []float64
+	for _, o := range r.rounds(s.name) {
+		perCPU = append(perCPU, o.Result.Broker.MessagesPerCPUSecond)
+		tail = append(tail, float64(o.Result.Latency.P999))
+	}
+	say("%s: a null handler answers %.0f messages a CPU-second, p99.9 %.3g ms", l.name, median(perCPU),
+		median(tail))
 	return nil
 }

@@ -208,21 +208,27 @@ func (r *row) cells(f figure, sides []*side) []string {
 	return append(cells, text, goalText(f, ratio.middle))
 }
 
-// limitCells are what a null handler on our event loop gives for a figure where more is better, and
-// the share of it that the first side reaches. Empty for others.
+// limitCells are what a null handler on our event loop gives for a figure, and the share of it that
+// the first side reaches. Of times they are there only at a fixed rate: closed loops that run at
+// different rates wait for different things.
 func (r *row) limitCells(f figure, first *side) []string {
 	limit, ours := r.rounds("limit"), r.rounds(first.name)
-	if len(limit) == 0 || len(ours) == 0 || f.lower || f.plain {
+	timed := f.lower && f.goal != 0 && slices.Contains(r.load.produce, "--rate")
+	if len(limit) == 0 || len(ours) == 0 || f.plain || f.lower && !timed {
 		return []string{"", ""}
 	}
-	var values []float64
-	for _, o := range ours {
-		values = append(values, f.of(&o))
+	middle := func(list []outcome) float64 {
+		var values []float64
+		for _, o := range list {
+			values = append(values, f.of(&o))
+		}
+		return median(values)
 	}
-	most := f.of(&limit[0])
-	return []string{
-		report.Number(measure.Millis(most)), fmt.Sprintf("%.0f %%", 100*median(values)/most),
+	best, share := middle(limit), middle(ours)/middle(limit)
+	if f.lower {
+		share = 1 / share
 	}
+	return []string{report.Number(measure.Millis(best)), fmt.Sprintf("%.0f %%", 100*share)}
 }
 
 func ratioText(v float64) string {
