@@ -25,6 +25,7 @@ const (
 	mappings    = "memory mappings"
 	idleCPU     = "CPU at rest, % of a core"
 	sendCPU     = "CPU of a send, us"
+	besideEmpty = "the same, over an empty broker's"
 	readCPU     = "CPU of a message read, us"
 	startClean  = "start after a graceful end, s"
 	startKilled = "start after kill -9, s"
@@ -61,7 +62,8 @@ func dimensions() []dimension {
 	memory := figure{name: memoryKB, kind: linear, noise: noiseKB}
 	files := figure{name: openFiles, kind: linear, noise: 4}
 	maps := figure{name: mappings, kind: linear, noise: 20}
-	send := figure{name: sendCPU, kind: flat, noise: noiseUS}
+	send := figure{name: sendCPU, why: "varies with the machine's other work: see the next row"}
+	beside := figure{name: besideEmpty, kind: flat}
 	idle := figure{name: idleCPU, kind: linear, noise: 0.5}
 	clean := figure{name: startClean, kind: linear, noise: noiseS}
 	killed := figure{name: startKilled, kind: linear, noise: noiseS}
@@ -73,7 +75,7 @@ func dimensions() []dimension {
 			about: "producers that have sent a heartbeat and are idle; then a load beside them, and one " +
 				"that is spread over so many connections",
 			figures: []figure{
-				memory, files, maps, idle, send,
+				memory, files, maps, idle, send, beside,
 				{name: beatCPU, kind: flat, noise: 3},
 				{name: spreadCPU, why: "one message for each system call from 100 on, whatever the number"},
 			},
@@ -84,7 +86,7 @@ func dimensions() []dimension {
 			about: "queues with a message each, in topics of up to 1000; then a load beside them on a " +
 				"topic of 8, and one that is spread over all of them",
 			figures: []figure{
-				memory, files, maps, idle, send,
+				memory, files, maps, idle, send, beside,
 				{name: allCPU, why: "each message opens, maps and fills a page of another file"},
 				clean, cleanCPU,
 				{name: againKB, kind: linear, noise: noiseKB},
@@ -96,7 +98,7 @@ func dimensions() []dimension {
 			name: "topics", one: "topic", levels: []int{1, 100, 1000, 10_000},
 			about: "topics of 8 queues without messages, made in batches, registered with the name server",
 			figures: []figure{
-				memory, files, idle, send, {name: createMS, kind: linear, noise: 10}, clean, cleanCPU,
+				memory, files, idle, send, beside, {name: createMS, kind: linear, noise: 10}, clean, cleanCPU,
 			},
 			measure: measureTopics,
 		},
@@ -105,7 +107,7 @@ func dimensions() []dimension {
 			about: "consumer groups on one topic, each with a client and a position in 8 queues; sends to " +
 				"that topic; then all of them read a backlog, and what comes",
 			figures: []figure{
-				memory, files, idle, send,
+				memory, files, idle, send, beside,
 				{name: membersCPU, kind: flat, noise: 3},
 				{name: catchUpCPU, kind: flat, noise: noiseUS},
 				{name: liveCPU, kind: flat, noise: 2},
@@ -120,7 +122,7 @@ func dimensions() []dimension {
 			about: "a log of so many segments full of 1 KB messages; each start, sends behind it, and " +
 				"reads of it from the first message on",
 			figures: []figure{
-				memory, files, maps, idle, send,
+				memory, files, maps, idle, send, beside,
 				{name: readCPU, kind: flat, noise: noiseUS},
 				clean, cleanCPU,
 				killed, killedCPU,
@@ -132,7 +134,7 @@ func dimensions() []dimension {
 			about: "pulls that wait on 1000 queues of one topic, by up to 50 groups; sends to another " +
 				"topic and to another queue of the same; then each queue gets a message",
 			figures: []figure{
-				memory, files, idle, send,
+				memory, files, idle, send, beside,
 				{name: besideCPU, kind: flat, noise: noiseUS},
 				{name: wakeCPU, kind: flat, noise: 2},
 			},

@@ -24,6 +24,8 @@ type readings map[string]float64
 type lab struct {
 	plan     plan
 	broker   *server.Server
+	control  *server.Server // has nothing to serve but the load that is compared; nil before the first
+	settings map[string]string
 	pool     *invoke.Pool
 	readings readings
 }
@@ -55,7 +57,7 @@ func newLab(ctx context.Context, p plan, settings map[string]string) (*lab, erro
 	if _, err := b.Start(ctx); err != nil {
 		return nil, err
 	}
-	l := &lab{plan: p, broker: b, readings: readings{}}
+	l := &lab{plan: p, broker: b, settings: all, readings: readings{}}
 	l.connect()
 	return l, nil
 }
@@ -66,8 +68,12 @@ func (l *lab) connect() {
 
 func (l *lab) close() {
 	_ = l.pool.Close()
-	l.broker.End(syscall.SIGKILL)
-	_ = os.RemoveAll(l.broker.Dir)
+	for _, s := range []*server.Server{l.broker, l.control} {
+		if s != nil {
+			s.End(syscall.SIGKILL)
+			_ = os.RemoveAll(s.Dir)
+		}
+	}
 }
 
 // restart ends the broker by a signal and starts it on what it has stored. Connections are gone.
@@ -132,31 +138,71 @@ func (l *lab) rest(ctx context.Context) error {
 	return err
 }
 
-// send notes the broker's CPU for a message of the reference load: 1 KB single sends by four
-// connections with 64 in flight. The cheapest of several runs counts.
-func (l *lab) send(ctx context.Context, name string, more ...string) error {
-	args := append([]string{
+// sendLoad is the reference load: 1 KB single sends by four connections with 64 in flight.
+func (l *lab) sendLoad(more ...string) []string {
+	return append([]string{
 		"produce", "--topic", referenceTopic, "--queues", "8", "--connections", "4",
 		"--in-flight", "64", "--size", "1024", "--count", strconv.Itoa(l.plan.messages),
 	}, more...)
-	return l.cheapest(ctx, name, args)
+}
+
+// send notes the broker's CPU for a message of the reference load, and how that compares to a broker
+// which has nothing else: both take the load in turn, since a machine that others use has not one
+// speed. The cheapest run of each counts.
+func (l *lab) send(ctx context.Context) error {
+	if l.control == nil {
+		dir, err := os.MkdirTemp(l.plan.work, "control-*")
+		if err != nil {
+			return err
+		}
+		if l.control, err = server.New(l.plan.skylark, dir, l.settings); err != nil {
+			return err
+		}
+		if _, err = l.control.Start(ctx); err != nil {
+			return err
+		}
+	}
+	var least [2]float64
+	for repeat := range l.plan.repeats {
+		for i, s := range []*server.Server{l.broker, l.control} {
+			us, err := microsOf(ctx, s, sendCPU, l.sendLoad())
+			if err != nil {
+				return err
+			}
+			if repeat == 0 || us < least[i] {
+				least[i] = us
+			}
+		}
+	}
+	l.readings[sendCPU] = least[0]
+	l.readings[besideEmpty] = least[0] / least[1]
+	return nil
 }
 
 // cheapest repeats a load and notes the least CPU for a message.
 func (l *lab) cheapest(ctx context.Context, name string, args []string) error {
 	least := math.Inf(1)
 	for range l.plan.repeats {
-		runs, err := l.broker.Perf(ctx, args...)
+		us, err := microsOf(ctx, l.broker, name, args)
 		if err != nil {
 			return err
 		}
-		r := runs[len(runs)-1]
-		if r.Messages == 0 || r.SendFailed+r.ResponseFailed > 0 {
-			return fmt.Errorf("%s: %d messages answered, %d failed: %v", name, r.Messages,
-				r.SendFailed+r.ResponseFailed, r.Errors)
-		}
-		least = min(least, r.Broker.CPUMicrosPerMessage)
+		least = min(least, us)
 	}
 	l.readings[name] = least
 	return nil
+}
+
+// microsOf runs a load once and returns the server's CPU for a message.
+func microsOf(ctx context.Context, s *server.Server, name string, args []string) (float64, error) {
+	runs, err := s.Perf(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	r := runs[len(runs)-1]
+	if r.Messages == 0 || r.SendFailed+r.ResponseFailed > 0 {
+		return 0, fmt.Errorf("%s: %d messages answered, %d failed: %v", name, r.Messages,
+			r.SendFailed+r.ResponseFailed, r.Errors)
+	}
+	return r.Broker.CPUMicrosPerMessage, nil
 }

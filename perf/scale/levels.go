@@ -31,7 +31,7 @@ func measureConnections(ctx context.Context, l *lab, level int) error {
 			return err
 		}
 	}
-	if err := l.send(ctx, sendCPU); err != nil {
+	if err := l.send(ctx); err != nil {
 		return err
 	}
 	// The idle ones go: both together would be more descriptors than many systems allow.
@@ -59,7 +59,7 @@ func measureQueues(ctx context.Context, l *lab, level int) error {
 	if err := l.rest(ctx); err != nil {
 		return err
 	}
-	if err := l.send(ctx, sendCPU); err != nil {
+	if err := l.send(ctx); err != nil {
 		return err
 	}
 	if err := l.cheapest(ctx, allCPU, []string{
@@ -91,7 +91,7 @@ func measureTopics(ctx context.Context, l *lab, level int) error {
 	if err := l.rest(ctx); err != nil {
 		return err
 	}
-	if err := l.send(ctx, sendCPU); err != nil {
+	if err := l.send(ctx); err != nil {
 		return err
 	}
 	return l.starts(ctx)
@@ -107,7 +107,7 @@ func measureGroups(ctx context.Context, l *lab, level int) error {
 	if err := l.rest(ctx); err != nil {
 		return err
 	}
-	if err := l.send(ctx, sendCPU); err != nil {
+	if err := l.send(ctx); err != nil {
 		return err
 	}
 	c, err := l.pool.Conn(ctx, l.broker.Addr)
@@ -184,7 +184,7 @@ func measureSegments(ctx context.Context, l *lab, level int) error {
 	}); err != nil {
 		return err
 	}
-	return l.send(ctx, sendCPU)
+	return l.send(ctx)
 }
 
 func measurePulls(ctx context.Context, l *lab, level int) error {
@@ -195,7 +195,7 @@ func measurePulls(ctx context.Context, l *lab, level int) error {
 	if err := l.rest(ctx); err != nil {
 		return err
 	}
-	if err := l.send(ctx, sendCPU); err != nil {
+	if err := l.send(ctx); err != nil {
 		return err
 	}
 	if err := h.sendBeside(ctx); err != nil {
@@ -213,7 +213,8 @@ func measurePulls(ctx context.Context, l *lab, level int) error {
 func measureProperties(ctx context.Context, l *lab, level int) error {
 	messages := strconv.Itoa(max(l.plan.messages/(1+level/200), 5000))
 	size := []string{"--size", "128", "--count", messages}
-	if err := l.send(ctx, sendCPU, append(size, "--property-size", strconv.Itoa(level))...); err != nil {
+	if err := l.cheapest(ctx, sendCPU,
+		l.sendLoad(append(size, "--property-size", strconv.Itoa(level))...)); err != nil {
 		return err
 	}
 	if err := l.cheapest(ctx, readCPU, []string{
@@ -229,7 +230,7 @@ func measureProperties(ctx context.Context, l *lab, level int) error {
 	for i := range level / one {
 		size = append(size, "--property", fmt.Sprintf("p%04d=%s", i, strings.Repeat("x", one-7)))
 	}
-	return l.send(ctx, manyCPU, size...)
+	return l.cheapest(ctx, manyCPU, l.sendLoad(size...))
 }
 
 // starts notes how long the broker takes to serve again after a kill, and after a graceful end,
