@@ -145,9 +145,13 @@ func (b *bench) prepare(ctx context.Context, r *row, s *side) error {
 // that is not idle must not take its CPU from the one that is measured.
 func (b *bench) alone(ctx context.Context, r *row, s *side) (outcome, error) {
 	defer b.pauseOthers(s)()
-	// A side that was stopped has timers to catch up with.
+	// A side that was stopped has timers to catch up with: its name server may have taken the broker
+	// for dead, and then knows none until that registers again.
 	if err := wait(ctx, settle); err != nil {
 		return outcome{}, err
+	}
+	if err := s.waitFor(ctx, time.Minute, s.ready); err != nil {
+		return outcome{}, fmt.Errorf("not served again: %w", err)
 	}
 	if b.cache != nil {
 		if err := b.cache.topUp(ctx); err != nil {
@@ -300,11 +304,11 @@ func (b *bench) perf(ctx context.Context, s *side, args ...string) (*measure.Res
 func (b *bench) perfParts(ctx context.Context, s *side, args ...string) ([]*measure.Result, error) {
 	line := append([]string{"perf"}, args...)
 	line = append(line, "-n", s.names, "--broker-pid", strconv.Itoa(s.brokerPID()), "--json")
-	text, err := output(ctx, b.plan.skylark, line...)
-	if err != nil {
-		return nil, err
-	}
+	text, ended := output(ctx, b.plan.skylark, line...)
 	runs, err := report.Parse(text)
+	if ended != nil && (err != nil || !refused(runs)) {
+		return nil, ended
+	}
 	if err == nil && len(runs) == 0 {
 		err = errors.New("no result")
 	}
@@ -312,6 +316,14 @@ func (b *bench) perfParts(ctx context.Context, s *side, args ...string) ([]*meas
 		return nil, fmt.Errorf("%s printed %.300q: %w", strings.Join(line, " "), text, err)
 	}
 	return runs, nil
+}
+
+// refused reports whether the broker refused some of what it was sent. The load generator then ends with
+// an error; the round counts all the same, and the row "failed" of the report tells how many.
+func refused(runs []*measure.Result) bool {
+	return slices.ContainsFunc(runs, func(r *measure.Result) bool {
+		return r.Messages > 0 && r.SendFailed+r.ResponseFailed > 0
+	})
 }
 
 // commandLine renders the options of a load as somebody would type them.

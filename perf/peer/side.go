@@ -154,13 +154,15 @@ func (s *side) start(ctx context.Context) error {
 	if err := s.run("broker", s.brokerCommand(ctx), "broker.out"); err != nil {
 		return err
 	}
-	ready := func() error { return sendOne(s.names, s.broker) }
-	if err := s.waitFor(ctx, 2*time.Minute, ready); err != nil {
+	if err := s.waitFor(ctx, 2*time.Minute, s.ready); err != nil {
 		return fmt.Errorf("%s did not take a message: %w", s.name, err)
 	}
 	s.startTime = time.Since(begin)
 	return nil
 }
+
+// ready fails unless the side takes a message, by way of its name server.
+func (s *side) ready() error { return sendOne(s.names, s.broker) }
 
 func (s *side) run(what string, cmd *exec.Cmd, log string) error {
 	p, err := startProcess(s.name+" "+what, cmd, filepath.Join(s.dir, log))
