@@ -118,6 +118,7 @@ func (x *indexer) follow() {
 		}
 	default:
 		x.failed.Store(true)
+		x.store.forgetLife() // the next start does not go on in this file
 		x.store.cfg.Notice("index stops until the next start, which catches up", "err", err)
 	}
 }

@@ -49,6 +49,9 @@ func (s *Store) saveLife() error {
 	return vfs.WriteFileAtomicIn(s.cfg.fs(), s.path("config", lifeFile), []byte(life+"\n"))
 }
 
+// forgetLife is called when a flush failed: pages may be lost though the system lives on.
+func (s *Store) forgetLife() { _ = s.cfg.fs().Remove(s.path("config", lifeFile)) }
+
 // onDisk returns an offset such that every record that begins below was on disk before this start;
 // -1 when nothing is known.
 //

@@ -148,6 +148,7 @@ func (s *Store) indexFull(endMS int64) error {
 func (s *Store) noteFlush(err error) {
 	if err != nil {
 		s.stopWriting("flush of queues failed", err)
+		s.forgetLife()
 	}
 }
 

@@ -256,7 +256,7 @@ func (s *Store) abandon() {
 func (s *Store) logFailed(err error) {
 	if s.readOnly.CompareAndSwap(false, true) {
 		s.cfg.Notice("flush of the log failed, store is read-only until the next start", "err", err)
-		_ = s.cfg.fs().Remove(s.path("config", lifeFile)) // pages may be lost though the system lives on
+		s.forgetLife()
 	}
 }
 

@@ -24,13 +24,13 @@ func (q *Queue) keep(mem []byte, end int64, head record.PhysicalOffset) {
 	if q.set.keepLeft.Add(-int64(len(mem))) < 0 {
 		return
 	}
-	q.kept = kept{at: end - int64(len(mem))/q.set.unit, mem: slices.Clone(mem), head: max(head, 0)}
+	q.kept = &kept{at: end - int64(len(mem))/q.set.unit, mem: slices.Clone(mem), head: max(head, 0)}
 }
 
 // keptUnits returns the units of [at, end) as far as they are kept; ok is false when at is not.
 func (q *Queue) keptUnits(at, end record.QueueOffset) (u Units, ok bool) {
-	k := &q.kept
-	if int64(at) < k.at || len(k.mem) == 0 {
+	k := q.kept
+	if k == nil || int64(at) < k.at {
 		return u, false
 	}
 	from := (int64(at) - k.at) * q.set.unit
@@ -43,9 +43,9 @@ func (q *Queue) keptUnits(at, end record.QueueOffset) (u Units, ok bool) {
 
 // keepBelow forgets the units from position at on, which are being cut off.
 func (q *Queue) keepBelow(at int64) {
-	k := &q.kept
-	if at <= k.at {
-		q.kept = kept{}
+	k := q.kept
+	if k == nil || at <= k.at {
+		q.kept = nil
 		return
 	}
 	k.mem = k.mem[:min((at-k.at)*q.set.unit, int64(len(k.mem)))]
@@ -54,6 +54,6 @@ func (q *Queue) keepBelow(at int64) {
 // Forget ends what Bounds.Keep began. It comes before any other goroutine uses the set.
 func (s *Set) Forget() {
 	for _, q := range s.queues {
-		q.kept = kept{}
+		q.kept = nil
 	}
 }

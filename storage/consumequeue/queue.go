@@ -47,7 +47,7 @@ type Queue struct {
 	Mark uint64
 	Slot int32
 
-	kept kept
+	kept *kept // nil but during recovery
 
 	// Confined to the writer: the files behind [written, written+n) of the last Prepare(n).
 	held []*segment

@@ -158,7 +158,7 @@ func (q *Queue) CorrectMin(logMin record.PhysicalOffset) {
 	q.mu.Unlock()
 	begins := low
 	low = min(max(low, record.QueueOffset(q.min.Load())), end)
-	if low == begins && low < end && q.kept.head > 0 && q.kept.head >= logMin {
+	if k := q.kept; k != nil && low == begins && low < end && k.head > 0 && k.head >= logMin {
 		q.moveMin(low)
 		return
 	}

@@ -90,7 +90,7 @@ func (q *Queue) replace(at record.QueueOffset, u Unit) (Outcome, Unit, error) {
 		return Conflict, Unit{}, fmt.Errorf("consumequeue: rebuild queue %s: %w", q.id, err)
 	}
 	u.Encode(s.mem[pos%size:])
-	q.kept = kept{}
+	q.kept = nil
 	q.flushed.Store(min(q.flushed.Load(), int64(at)))
 	q.min.Store(min(q.min.Load(), int64(at)))
 	if !q.dirty.Load() {
@@ -346,7 +346,7 @@ func (q *Queue) Blank(
 			return n, fmt.Errorf("consumequeue: blank unit %d of queue %s: %w", at, q.id, err)
 		}
 		Unit{Size: fillerSize}.Encode(s.mem[pos%size:])
-		q.kept = kept{}
+		q.kept = nil
 		s.release()
 		q.flushed.Store(min(q.flushed.Load(), int64(at)))
 		q.set.addDirty(q)

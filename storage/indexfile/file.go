@@ -82,22 +82,29 @@ func (f *file) put(s shape, keyHash int32, at record.PhysicalOffset, storeMS int
 
 // resume maps the file that a process was writing to when it died: mapped, it is flushed when it is
 // full, whoever wrote to it. put may have ended between slot and header, so that the slot names an entry
-// that the header does not count; it then gets back the one before.
+// that the header does not count, or the file was copied while it was written to: such slots get back
+// the newest entry that counts. Cost: a look at every slot.
 func (f *file) resume(fsys vfs.FS, s shape) error {
 	if err := f.mapFile(fsys, s.size(), false); err != nil {
 		return err
 	}
-	n := f.header.Count
-	if n >= s.entries {
-		return nil
-	}
-	e := decodeEntry(f.mem[s.entry(n):])
-	if e.hash < 0 {
-		return nil
-	}
-	slot := f.mem[s.slot(e.hash):]
-	if int32(binary.BigEndian.Uint32(slot)) == n {
-		binary.BigEndian.PutUint32(slot, uint32(e.prev))
+	count := f.header.Count
+	for slots := f.mem[headerSize:s.entry(0)]; len(slots) > 0; slots = slots[slotSize:] {
+		n := int32(binary.BigEndian.Uint32(slots))
+		if n < count {
+			continue
+		}
+		for n >= count && n < s.entries {
+			prev := decodeEntry(f.mem[s.entry(n):]).prev
+			if prev >= n {
+				prev = 0 // no chain goes forward
+			}
+			n = prev
+		}
+		if n < 0 || n >= count {
+			n = 0
+		}
+		binary.BigEndian.PutUint32(slots, uint32(n))
 	}
 	return nil
 }
