@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -134,5 +137,36 @@ func TestKillForeignCheckpoint(t *testing.T) {
 	checkKilled(t, s)
 	if c := s.Info().Checkpoint; !c.Own {
 		t.Errorf("checkpoint after it: %+v", c)
+	}
+}
+
+// TestFailedFlushIsNoKill: after a failed flush of queues or index pages may be lost, though the system
+// lives on. The next start does not rely on them.
+func TestFailedFlushIsNoKill(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"consumequeue", "index"} {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			var fail atomic.Bool
+			f := newFound(t, t.TempDir(), func(op, path string) error {
+				if fail.Load() && op == "msync" && strings.Contains(path, "/"+folder+"/") {
+					return syscall.EIO
+				}
+				return nil
+			})
+			life := filepath.Join(f.cfg.RootDir, "config", "lastBoot")
+			if _, err := os.Stat(life); err != nil {
+				t.Fatal(err)
+			}
+			fail.Store(true)
+			f.fill(t, "T", 2*int(f.cfg.IndexEntries)) // the file of the index is full, and flushed
+			f.FlushQueues()
+			if _, err := f.Query("T", "none", 1, 0, 1<<60); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(life); !os.IsNotExist(err) {
+				t.Errorf("lastBoot after a failed flush: %v", err)
+			}
+		})
 	}
 }
