@@ -29,6 +29,9 @@ func adviceFor(err error) string {
 		return "it was closed; make a new one"
 	case errors.Is(err, ErrNoNameServer):
 		return "check the name server addresses and that one of them runs"
+	case errors.Is(err, ErrNoQueue):
+		return "look at the topic's permission and numbers of queues (mqadmin topicRoute), and that its " +
+			"brokers run"
 	case errors.Is(err, ErrNoRoute):
 		return "create the topic, or let brokers create topics (autoCreateTopicEnable)"
 	case errors.Is(err, ErrPermission):

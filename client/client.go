@@ -115,19 +115,36 @@ func New(endpoints []string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// localIP returns the first address of this host that others may know it by, else the loopback one.
+// localIP returns the first address of this host that others may know it by: an IPv4 one, else an
+// IPv6 one, else the loopback address.
 func localIP() netip.Addr {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		return hostIP(nil)
 	}
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() &&
-			p.Addr().IsGlobalUnicast() {
+	texts := make([]string, len(addrs))
+	for i, a := range addrs {
+		texts[i] = a.String()
+	}
+	return hostIP(texts)
+}
+
+// hostIP chooses among the prefixes of interfaces.
+func hostIP(prefixes []string) netip.Addr {
+	best := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	for _, text := range prefixes {
+		p, err := netip.ParsePrefix(text)
+		if err != nil || !p.Addr().IsGlobalUnicast() {
+			continue
+		}
+		if p.Addr().Is4() {
 			return p.Addr()
 		}
+		if best.IsLoopback() {
+			best = p.Addr()
+		}
 	}
-	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	return best
 }
 
 // Ping asks each name server until one answers. ErrNoNameServer when none does.
@@ -139,8 +156,8 @@ func (c *Client) Ping(ctx context.Context) error {
 	return err
 }
 
-// Queues returns the queues of a topic that can be read, for Reader.Assign. ErrNoRoute when the
-// topic does not exist.
+// Queues returns the queues of a topic that can be read, for Reader.Assign; there is one at least.
+// ErrNoRoute when the topic does not exist, ErrNoQueue when none of its queues can be read.
 func (c *Client) Queues(ctx context.Context, topic string) ([]Queue, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
@@ -148,6 +165,9 @@ func (c *Client) Queues(ctx context.Context, topic string) ([]Queue, error) {
 	rt, err := c.routes.fetch(ctx, topic)
 	if err != nil {
 		return nil, err
+	}
+	if len(rt.readable) == 0 {
+		return nil, advised(&noQueueError{topic, "read"})
 	}
 	return append([]Queue(nil), rt.readable...), nil
 }

@@ -18,6 +18,9 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrNoRoute: the topic does not exist, or none of its brokers is reachable through a route.
 	ErrNoRoute = errors.New("no route for the topic")
+	// ErrNoQueue: the topic exists, and none of its queues may be written to, or read. It is an
+	// ErrNoRoute too.
+	ErrNoQueue = errors.New("no usable queue")
 	// ErrNoNameServer: no name server could be asked.
 	ErrNoNameServer = errors.New("no name server answers")
 	// ErrBufferFull: TrySendAsync found no room.
@@ -77,6 +80,16 @@ func (e *BrokerError) Is(target error) bool {
 		return false
 	}
 }
+
+// noQueueError is a topic none of whose queues may be used in a way.
+type noQueueError struct{ topic, use string }
+
+func (e *noQueueError) Error() string {
+	return fmt.Sprintf("client: topic %s has no queue that can be %s", e.topic, e.use)
+}
+
+// Is reports the two sentinels that it stands for.
+func (e *noQueueError) Is(target error) bool { return target == ErrNoQueue || target == ErrNoRoute }
 
 // Attempt is one try of a send.
 type Attempt struct {

@@ -29,3 +29,5 @@ func WithRebalanceEvery(every, least time.Duration) ConsumerOption {
 func WithBeatEvery(d time.Duration) Option { return func(c *config) { c.beatEvery = d } }
 
 func WithRouteEvery(d time.Duration) Option { return func(c *config) { c.routeEvery = d } }
+
+func WithResolveEvery(d time.Duration) Option { return func(c *config) { c.resolveEvery = d } }

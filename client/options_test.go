@@ -14,8 +14,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -251,6 +253,57 @@ func TestResolver(t *testing.T) {
 	}
 	if _, err := client.HTTPResolver("ftp://x", nil); err == nil {
 		t.Error("an ftp address server was accepted")
+	}
+}
+
+// TestResolverIsFollowed: a client goes over to the name servers that its resolver names later, keeps
+// those it has while the resolver fails, and leaves connections to the others.
+func TestResolverIsFollowed(t *testing.T) {
+	t.Parallel()
+	old, moved := scripttest.NewCluster(t, 1), scripttest.NewCluster(t, 1)
+	old.SetTopic("t", 1)
+	moved.SetTopic("t", 1)
+	var answer atomic.Pointer[string]
+	answer.Store(&old.NameServer.Addr)
+	var asked atomic.Int64
+	c, err := client.New(nil, client.WithResolveEvery(5*time.Millisecond), client.WithResolver(
+		client.ResolverFunc(func(context.Context) ([]string, error) {
+			asked.Add(1)
+			if addr := answer.Load(); addr != nil {
+				return []string{*addr}, nil
+			}
+			return nil, errors.New("scripted")
+		})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(within(t)) }()
+	send := func(topic string) {
+		t.Helper()
+		m := &client.Message{Topic: topic, Body: []byte("x")}
+		if _, err := newProducer(t, c).Send(within(t), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("t")
+	answer.Store(nil)
+	seen := asked.Load()
+	eventually(t, "the resolver fails", func() bool { return asked.Load() > seen+2 })
+	if err := c.Ping(within(t)); err != nil || old.NameServer.Count(remoting.GetBrokerClusterInfo) != 1 {
+		t.Errorf("while the resolver fails: %v", err)
+	}
+	answer.Store(&moved.NameServer.Addr)
+	eventually(t, "the new list is there", func() bool {
+		return slices.Equal(c.NameServers(), []string{moved.NameServer.Addr})
+	})
+	if err := c.Ping(within(t)); err != nil || moved.NameServer.Count(remoting.GetBrokerClusterInfo) != 1 {
+		t.Errorf("after the change: %v", err)
+	}
+	old.NameServer.Close()
+	moved.SetTopic("u", 1)
+	send("u")
+	if n := len(moved.Brokers[0].Records("u", 0)); n != 1 {
+		t.Errorf("the new cluster has %d messages", n)
 	}
 }
 

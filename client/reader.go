@@ -248,9 +248,9 @@ func (r *Reader) dropLocked(f *fetcher) {
 }
 
 // Poll waits for 1..limit messages, of one queue as long as it has some. They count as done at the
-// next Poll. It fails with the error of ctx, ErrClosed, a *DecodeError for a record that cannot be
-// handed out, or a *BrokerError that waiting does not cure; polling on is possible after the last
-// two.
+// next Poll. It fails with the error of ctx, which also says why when there was no queue to read,
+// with ErrClosed, a *DecodeError for a record that cannot be handed out, or a *BrokerError that
+// waiting does not cure; polling on is possible after the last two.
 func (r *Reader) Poll(ctx context.Context, limit int) ([]*Received, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("client: polling for %d messages: %w", limit, ErrUnsupported)
@@ -274,7 +274,7 @@ func (r *Reader) Poll(ctx context.Context, limit int) ([]*Received, error) {
 func (r *Reader) take(ctx context.Context, limit int) ([]*Received, error) {
 	for {
 		if err := context.Cause(ctx); err != nil {
-			return nil, err
+			return nil, r.inVain(err)
 		}
 		r.mu.Lock()
 		if r.closed {
@@ -298,6 +298,23 @@ func (r *Reader) take(ctx context.Context, limit int) ([]*Received, error) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// inVain adds to the end of a wait why there was nothing to wait for.
+func (r *Reader) inVain(err error) error {
+	r.mu.Lock()
+	queues := len(r.queues)
+	r.mu.Unlock()
+	switch {
+	case queues > 0:
+	case r.balancer == nil:
+		return fmt.Errorf("%w; client: %w (Assign says what to read)", err, ErrNotAssigned)
+	default:
+		if trouble := r.balancer.trouble.Load(); trouble != nil {
+			return fmt.Errorf("%w; %w", err, advised(*trouble))
+		}
+	}
+	return err
 }
 
 func (r *Reader) takeLocked(limit int) []*Received {

@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/skylarkmq/skylark/client"
+	"github.com/skylarkmq/skylark/client/scripttest"
+	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
 	"github.com/skylarkmq/skylark/storage/record"
 )
@@ -302,5 +305,78 @@ func TestReaderMisuse(t *testing.T) {
 	}
 	if err := r.Commit(within(t), &client.Received{}); !errors.Is(err, client.ErrNotAssigned) {
 		t.Errorf("commit of a foreign message: got %v", err)
+	}
+}
+
+// TestReaderSaysWhyItWaits: a wait that ends without a queue to read names the cause and a next step.
+func TestReaderSaysWhyItWaits(t *testing.T) {
+	t.Parallel()
+	s, c := cluster(t, 1)
+	s.NameServer.Handle(remoting.GetRouteInfoByTopic, permitting(s, "unreadable", protocol.PermWrite))
+	lost := newClient(t, "127.0.0.1:1")
+	for name, tc := range map[string]struct {
+		r    *client.Reader
+		want error
+		step string
+	}{
+		"absent":         {newReader(t, c, "a", all("absent")), client.ErrNoRoute, "create the topic"},
+		"unreadable":     {newReader(t, c, "b", all("unreadable")), client.ErrNoQueue, "permission"},
+		"no name server": {newReader(t, lost, "", all("t")), client.ErrNoNameServer, "name server addresses"},
+		"not assigned":   {newReader(t, c, ""), client.ErrNotAssigned, "Assign"},
+	} {
+		eventually(t, name+" is told", func() bool {
+			ctx, cancel := context.WithTimeout(within(t), 20*time.Millisecond)
+			defer cancel()
+			_, err := tc.r.Poll(ctx, 1)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return errors.Is(err, tc.want) && strings.Contains(err.Error(), tc.step)
+		})
+	}
+	if qs, err := c.Queues(within(t), "unreadable"); !errors.Is(err, client.ErrNoQueue) {
+		t.Errorf("queues %v, %v", qs, err)
+	}
+	for _, err := range newReader(t, c, "loop", all("unreadable")).Messages(stopped(t)) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("loop: %v", err)
+		}
+	}
+}
+
+func stopped(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+// permitting answers the route of one topic with a permission; there are no others.
+func permitting(s *scripttest.Cluster, topic string, perm int32) scripttest.Handler {
+	return func(r *scripttest.Request) *scripttest.Reply {
+		var h protocol.RouteRequest
+		if err := h.Decode(r.Command); err != nil || h.Topic != topic {
+			return &scripttest.Reply{Code: remoting.TopicNotExist, Remark: "scripted"}
+		}
+		b := s.Brokers[0]
+		return &scripttest.Reply{Body: protocol.Marshal(&protocol.TopicRouteData{
+			BrokerDatas: []protocol.BrokerData{{
+				BrokerName: b.Name, Cluster: "c", BrokerAddrs: map[int64]string{0: b.Addr},
+			}},
+			QueueDatas: []protocol.QueueData{{
+				BrokerName: b.Name, Perm: perm, ReadQueueNums: 4, WriteQueueNums: 4,
+			}},
+		})}
+	}
+}
+
+// TestNoQueueToWrite: a topic that may only be read is told apart from one that does not exist.
+func TestNoQueueToWrite(t *testing.T) {
+	t.Parallel()
+	s, c := cluster(t, 1)
+	s.NameServer.Handle(remoting.GetRouteInfoByTopic, permitting(s, "t", protocol.PermRead))
+	_, err := newProducer(t, c).Send(within(t), text("x"))
+	if !errors.Is(err, client.ErrNoQueue) || !errors.Is(err, client.ErrNoRoute) ||
+		!strings.Contains(err.Error(), "written to") || !strings.Contains(err.Error(), "permission") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -49,8 +49,12 @@ type balancer struct {
 	wakeup    chan struct{} // capacity 1
 	announced atomic.Bool   // brokers have been told the subscriptions
 
-	// Confined to run, apart from wanted, which is asked for.
+	// trouble is why a topic got no queues in the last round; nil: each got its share.
+	trouble atomic.Pointer[error]
+
+	// Confined to run.
 	old        map[string]map[Queue]bool // first seen queues, by topic
+	blocked    *error // the trouble of this round
 	complained time.Time
 	quiet      int // complaints not logged
 }
@@ -123,6 +127,8 @@ func (b *balancer) sleep(ctx context.Context, d time.Duration) bool {
 // round divides the queues of all topics once.
 func (b *balancer) round(ctx context.Context) (balanced bool) {
 	topics := b.share.topics()
+	b.blocked = nil
+	defer func() { b.trouble.Store(b.blocked) }()
 	for topic := range b.old {
 		if !slices.Contains(topics, topic) {
 			delete(b.old, topic)
@@ -153,6 +159,9 @@ func (b *balancer) round(ctx context.Context) (balanced bool) {
 			return
 		}
 		a.mine[topic] = mine
+		if len(routes[topic].readable) == 0 {
+			b.complain(ctx, topic, &noQueueError{topic, "read"})
+		}
 	})
 	if ctx.Err() != nil {
 		return false
@@ -230,10 +239,14 @@ func (b *balancer) divide(
 	return b.assignor.Assign(b.client.id, members, queues), nil
 }
 
-// complain logs what keeps queues from being assigned, once a minute.
+// complain keeps what keeps queues from being assigned for who waits for them, and logs it once a
+// minute.
 func (b *balancer) complain(ctx context.Context, topic string, err error) {
 	if ctx.Err() != nil {
 		return
+	}
+	if b.blocked == nil {
+		b.blocked = &err
 	}
 	if errors.Is(err, errNotListed) || time.Since(b.complained) < complainEvery {
 		b.quiet++

@@ -148,8 +148,7 @@ func (t *routeTable) forSend(
 		return rt, nil
 	}
 	if err == nil {
-		return nil, fmt.Errorf("client: topic %s has no queue that can be written to: %w",
-			topic, ErrNoRoute)
+		return nil, &noQueueError{topic, "written to"}
 	}
 	if !template || !errors.Is(err, ErrNoRoute) {
 		return nil, err
