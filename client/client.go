@@ -174,13 +174,16 @@ func (c *Client) Queues(ctx context.Context, topic string) ([]Queue, error) {
 
 // Close drains all producers and readers of c, unregisters, closes connections and waits for
 // goroutines. It may be called again and concurrently; every call returns the same error: what
-// could not be finished before ctx ended.
+// could not be finished before the first one's ctx ended. A later call whose own ctx ends earlier
+// returns the error of that.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if c.closed {
 		done := c.done
 		c.mu.Unlock()
-		<-done
+		if err := awaitClose(ctx, "client", done); err != nil {
+			return err
+		}
 		return c.failure
 	}
 	c.closed = true
@@ -202,6 +205,21 @@ func (c *Client) Close(ctx context.Context) error {
 	c.failure = errors.Join(errs...)
 	close(c.done)
 	return c.failure
+}
+
+// awaitClose waits as long as ctx allows for a close that another call has begun.
+func awaitClose(ctx context.Context, what string, done <-chan struct{}) error {
+	select {
+	case <-done: // also when ctx has ended
+		return nil
+	default:
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("client: closing %s: %w", what, context.Cause(ctx))
+	}
 }
 
 // start runs do on a goroutine that Close waits for; false: the client is closed.

@@ -37,7 +37,8 @@ type Consumer struct {
 	wg         sync.WaitGroup // everything but workers
 	quit       chan struct{}  // closed by Close: Run is to end
 	hurry      chan struct{}  // closed when Close may not wait any longer
-	finished   chan struct{}  // closed when the consumer is through
+	hurried    sync.Once
+	finished   chan struct{} // closed when the consumer is through
 	closing    sync.Once
 	ending     sync.Once
 	failure    error // before finished is closed
@@ -215,7 +216,8 @@ func (k *Consumer) verify(ctx context.Context, s *subscription) error {
 }
 
 // Close has Run end and waits for it. Handlers that run when ctx ends have their contexts ended.
-// It may be called again and concurrently; all calls return what Run returns.
+// It may be called again and concurrently; all calls return what Run returns, and the context that
+// ends first is the one that counts.
 func (k *Consumer) Close(ctx context.Context) error {
 	k.closing.Do(func() {
 		close(k.quit)
@@ -227,12 +229,10 @@ func (k *Consumer) Close(ctx context.Context) error {
 		k.mu.Unlock()
 		if idle {
 			_ = k.shutdown()
-			return
 		}
-		stop := context.AfterFunc(ctx, func() { close(k.hurry) })
-		<-k.finished
-		stop()
 	})
+	stop := context.AfterFunc(ctx, func() { k.hurried.Do(func() { close(k.hurry) }) })
+	defer stop()
 	<-k.finished
 	return k.failure
 }

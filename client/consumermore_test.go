@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -401,29 +402,37 @@ func TestE2EConsumeAcrossRestart(t *testing.T) {
 	}
 }
 
-// TestBroadcastDefaultFile: without a store positions are below the home directory, under the name.
-// It is not parallel: it sets an environment variable.
+// TestBroadcastDefaultFile: without a store positions are below the home directory, under the name,
+// or under the host's without one, so that another process of the member goes on with them. It is
+// not parallel: it sets an environment variable.
 func TestBroadcastDefaultFile(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
-	s, c := cluster(t, 1)
-	s.SetTopic("t", 1)
-	fill(t, c, 3)
-	box := newInbox()
-	running := consume(t, c, "g", box.handle, all("t"), fromFirst(), client.WithBroadcast("member-1", nil))
-	box.await(t, 3)
-	running.stop()
-	files, err := filepath.Glob(filepath.Join(home, ".rocketmq_offsets", "member-1", "g", "offsets.json"))
-	if err != nil || len(files) != 1 {
-		t.Errorf("files %v, %v", files, err)
-	}
-	r := newReader(t, c, "g", all("t"), fromFirst(), client.WithBroadcast("member-1", nil))
-	fill(t, c, 1)
-	if m := poll(t, r, 1)[0]; m.Offset != 3 {
-		t.Errorf("a reader of the same name begins at %d", m.Offset)
-	}
-	if err := r.Close(within(t)); err != nil {
+	host, err := os.Hostname()
+	if err != nil {
 		t.Fatal(err)
+	}
+	for name, folder := range map[string]string{"member-1": "member-1", "": host} {
+		s, c := cluster(t, 1)
+		s.SetTopic("t", 1)
+		fill(t, c, 3)
+		box := newInbox()
+		running := consume(t, c, "g", box.handle, all("t"), fromFirst(), client.WithBroadcast(name, nil))
+		box.await(t, 3)
+		running.stop()
+		files, err := filepath.Glob(filepath.Join(home, ".rocketmq_offsets", folder, "g", "offsets.json"))
+		if err != nil || len(files) != 1 {
+			t.Errorf("%q: files %v, %v", name, files, err)
+		}
+		again := newClient(t, s.NameServer.Addr) // with another client id, as after a restart
+		r := newReader(t, again, "g", all("t"), fromFirst(), client.WithBroadcast(name, nil))
+		fill(t, c, 1)
+		if m := poll(t, r, 1)[0]; m.Offset != 3 {
+			t.Errorf("%q: a reader of the same name begins at %d", name, m.Offset)
+		}
+		if err := r.Close(within(t)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -54,8 +54,18 @@ func TestPeriods(t *testing.T) {
 func TestAvoidance(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ latency, avoided int64 }{ // milliseconds
-		{0, 0}, {549, 0}, {550, 2000}, {1799, 2000}, {1800, 5000}, {2999, 5000}, {3000, 6000},
-		{4999, 6000}, {5000, 10_000}, {10_000, 10_000}, {14_999, 10_000}, {15_000, 30_000},
+		{0, 0},
+		{549, 0},
+		{550, 2000},
+		{1799, 2000},
+		{1800, 5000},
+		{2999, 5000},
+		{3000, 6000},
+		{4999, 6000},
+		{5000, 10_000},
+		{10_000, 10_000},
+		{14_999, 10_000},
+		{15_000, 30_000},
 	} {
 		got := avoidFor(time.Duration(tc.latency) * time.Millisecond)
 		if got.Milliseconds() != tc.avoided {

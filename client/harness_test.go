@@ -3,7 +3,12 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"runtime/pprof"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,8 +35,52 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
+// tracked are the running tests whose goroutines are looked at in the end.
+var tracked sync.Map // of struct{} by name
+
+// track gives what a test starts from here on the test's name, and finds goroutines of clients that
+// are left after all clean-ups that come later. TestMain finds those of tests that made no client.
+func track(t *testing.T) {
+	t.Helper()
+	name := t.Name()
+	pprof.SetGoroutineLabels(pprof.WithLabels(t.Context(), pprof.Labels("test", name)))
+	if _, known := tracked.LoadOrStore(name, struct{}{}); known {
+		return
+	}
+	t.Cleanup(func() {
+		tracked.Delete(name)
+		var left []string
+		for range 500 {
+			if left = goroutinesOf(name); len(left) == 0 {
+				return
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+		t.Errorf("goroutines are left:\n%s", strings.Join(left, "\n\n"))
+	})
+}
+
+// goroutinesOf returns the stacks of a test's goroutines that run a client's code.
+func goroutinesOf(name string) (stacks []string) {
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		return []string{err.Error()}
+	}
+	label := fmt.Sprintf(`"test":%q`, name)
+	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
+		ours := strings.Contains(stack, "skylark/client.") ||
+			strings.Contains(stack, "skylark/net/invoke.(*Conn)") ||
+			strings.Contains(stack, "skylark/net/invoke.(*Pool)")
+		if ours && strings.Contains(stack, label) {
+			stacks = append(stacks, stack)
+		}
+	}
+	return stacks
+}
+
 func newClient(t *testing.T, nameServer string, opts ...client.Option) *client.Client {
 	t.Helper()
+	track(t)
 	c, err := client.New([]string{nameServer}, opts...)
 	if err != nil {
 		t.Fatal(err)

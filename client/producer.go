@@ -169,7 +169,7 @@ type Producer struct {
 	replyMu   sync.Mutex // guards replies
 	replies   map[string]chan *Received
 
-	closing sync.Once
+	closing atomic.Bool
 	done    chan struct{}
 	failure error
 }
@@ -363,21 +363,24 @@ func (p *Producer) settle() bool {
 
 // Close refuses new messages, flushes, unregisters the group and waits for the goroutines. What is
 // not settled when ctx ends fails with ErrClosed, and Close returns the error of ctx. It may be
-// called again and concurrently.
+// called again and concurrently: such a call waits for the first one, as long as its own ctx allows.
 func (p *Producer) Close(ctx context.Context) error {
-	p.closing.Do(func() {
-		p.buffer.close()
-		p.failure = p.Flush(ctx)
-		p.cancel(ErrClosed)
-		if !p.settle() {
-			p.failure = errors.Join(p.failure, fmt.Errorf("client: producer %s: a send callback "+
-				"does not return: %w", p.group, context.DeadlineExceeded))
+	if !p.closing.CompareAndSwap(false, true) {
+		if err := awaitClose(ctx, "producer "+p.group, p.done); err != nil {
+			return err
 		}
-		p.failure = errors.Join(p.failure, p.tracer.close(ctx))
-		p.client.leave(p)
-		p.client.unregister(context.WithoutCancel(ctx), string(p.wireGroup), "")
-		close(p.done)
-	})
-	<-p.done
+		return p.failure
+	}
+	p.buffer.close()
+	p.failure = p.Flush(ctx)
+	p.cancel(ErrClosed)
+	if !p.settle() {
+		p.failure = errors.Join(p.failure, fmt.Errorf("client: producer %s: a send callback "+
+			"does not return: %w", p.group, context.DeadlineExceeded))
+	}
+	p.failure = errors.Join(p.failure, p.tracer.close(ctx))
+	p.client.leave(p)
+	p.client.unregister(context.WithoutCancel(ctx), string(p.wireGroup), "")
+	close(p.done)
 	return p.failure
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/skylarkmq/skylark/client"
 	"github.com/skylarkmq/skylark/net/remoting"
+	"github.com/skylarkmq/skylark/storage/record"
 )
 
 func TestSendAndReceive(t *testing.T) {
@@ -279,6 +280,31 @@ func TestCompression(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCompressionFrom: without options bodies of 4096 bytes and more are compressed, by zlib, and no
+// smaller ones.
+func TestCompressionFrom(t *testing.T) {
+	t.Parallel()
+	s, c := cluster(t, 1)
+	s.SetTopic("t", 1)
+	p := newProducer(t, c)
+	for _, size := range []int{4095, 4096} {
+		m := &client.Message{Topic: "t", Body: bytes.Repeat([]byte{'x'}, size)}
+		if _, err := p.Send(within(t), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const compressed, algorithm, zlib = 1, 0x700, 0x300 // bits of the system flag
+	for i, want := range []int32{0, compressed | zlib} {
+		v, err := record.Parse(s.Brokers[0].Records("t", 0)[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := v.SysFlag() & (compressed | algorithm); got != want {
+			t.Errorf("a body of %d bytes has flag %#x, want %#x", 4095+i, got, want)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skylarkmq/skylark/net/invoke"
@@ -52,7 +53,7 @@ type Reader struct {
 	positions map[Queue]int64 // of assigned queues that went away
 	paused    map[Queue]bool
 	allStop   bool // Pause without a queue
-	closing   sync.Once
+	closing   atomic.Bool
 	done      chan struct{}
 	failure   error
 }
@@ -492,31 +493,34 @@ func (r *Reader) commitLoop() {
 }
 
 // Close commits what is done, unregisters the group and waits for the goroutines. It may be called
-// again and concurrently; all calls return the same error.
+// again and concurrently; all calls return the same error, but for one whose ctx ends before.
 func (r *Reader) Close(ctx context.Context) error {
-	r.closing.Do(func() {
-		r.stop()
-		<-r.divided
-		r.callBack(context.WithoutCancel(ctx), r.cfg.onRevoked, r.shared())
-		if r.group != "" {
-			r.failure = r.Commit(ctx)
+	if !r.closing.CompareAndSwap(false, true) {
+		if err := awaitClose(ctx, "reader "+r.group, r.done); err != nil {
+			return err
 		}
-		r.mu.Lock()
-		r.closed = true
-		for _, f := range r.queues {
-			f.stopLocked()
-		}
-		r.wakeLocked()
-		r.mu.Unlock()
-		r.cancel(ErrClosed)
-		r.wg.Wait()
-		r.client.leave(r)
-		if r.group != "" {
-			r.client.unregister(context.WithoutCancel(ctx), "", r.client.onWire(r.group))
-		}
-		close(r.done)
-	})
-	<-r.done
+		return r.failure
+	}
+	r.stop()
+	<-r.divided
+	r.callBack(context.WithoutCancel(ctx), r.cfg.onRevoked, r.shared())
+	if r.group != "" {
+		r.failure = r.Commit(ctx)
+	}
+	r.mu.Lock()
+	r.closed = true
+	for _, f := range r.queues {
+		f.stopLocked()
+	}
+	r.wakeLocked()
+	r.mu.Unlock()
+	r.cancel(ErrClosed)
+	r.wg.Wait()
+	r.client.leave(r)
+	if r.group != "" {
+		r.client.unregister(context.WithoutCancel(ctx), "", r.client.onWire(r.group))
+	}
+	close(r.done)
 	return r.failure
 }
 

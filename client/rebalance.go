@@ -54,7 +54,7 @@ type balancer struct {
 
 	// Confined to run.
 	old        map[string]map[Queue]bool // first seen queues, by topic
-	blocked    *error // the trouble of this round
+	blocked    *error                    // the trouble of this round
 	complained time.Time
 	quiet      int // complaints not logged
 }

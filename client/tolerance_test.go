@@ -110,6 +110,139 @@ func TestAttemptsAreBounded(t *testing.T) {
 	}
 }
 
+// TestEndedContexts: every call that can wait ends with its context, whoever it waits for.
+func TestEndedContexts(t *testing.T) {
+	t.Parallel()
+	s, c := cluster(t, 1)
+	s.SetTopic("known", 1)
+	p := newProducer(t, c)
+	m := &client.Message{Topic: "known", Body: []byte("x")}
+	if _, err := p.Send(within(t), m); err != nil {
+		t.Fatal(err)
+	}
+	tp, err := c.NewTransactionProducer("tg", commits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReader(t, c, "g", all("known"), fromFirst())
+	got := poll(t, r, 1)[0]
+	silence := func(*scripttest.Request) *scripttest.Reply { return nil }
+	mute := func(server *scripttest.Server, codes ...remoting.RequestCode) {
+		for _, code := range codes {
+			server.Handle(code, silence)
+		}
+	}
+	mute(s.NameServer, remoting.GetRouteInfoByTopic, remoting.GetBrokerClusterInfo)
+	mute(s.Brokers[0].Server, remoting.SendMessageV2, remoting.SendBatchMessage,
+		remoting.UpdateConsumerOffset, remoting.GetMaxOffset, remoting.GetMinOffset,
+		remoting.SearchOffsetByTimestamp, remoting.RecallMessage)
+	full := newProducer(t, c, client.WithBuffer(1, 1<<20))
+	if err := full.SendAsync(within(t), m, nil); err != nil {
+		t.Fatal(err)
+	}
+	q := got.Source
+	for name, call := range map[string]func(ctx context.Context) error{
+		"Ping":       c.Ping,
+		"Queues":     func(ctx context.Context) error { _, err := c.Queues(ctx, "new"); return err },
+		"Send":       func(ctx context.Context) error { _, err := p.Send(ctx, m); return err },
+		"Send, new":  func(ctx context.Context) error { _, err := p.Send(ctx, text("x")); return err },
+		"SendAsync":  func(ctx context.Context) error { return full.SendAsync(ctx, m, nil) },
+		"SendBatch":  func(ctx context.Context) error { _, errs := p.SendBatch(ctx, m, m); return errs[1] },
+		"SendOneWay": func(ctx context.Context) error { return p.SendOneWay(ctx, text("x")) },
+		"Flush":      full.Flush,
+		"Request":    func(ctx context.Context) error { _, err := p.Request(ctx, m); return err },
+		"Begin":      func(ctx context.Context) error { _, err := tp.Begin(ctx, m); return err },
+		"Poll":       func(ctx context.Context) error { _, err := r.Poll(ctx, 1); return err },
+		"Seek":       func(ctx context.Context) error { return r.Seek(ctx, q, 0) },
+		"SeekTime":   func(ctx context.Context) error { return r.SeekTime(ctx, q, time.Now()) },
+		"Lag":        func(ctx context.Context) error { _, err := r.Lag(ctx); return err },
+	} {
+		for _, limit := range []time.Duration{0, 50 * time.Millisecond} {
+			ctx, cancel := context.WithTimeout(within(t), limit)
+			from := time.Now()
+			err := call(ctx)
+			if took := time.Since(from); took > 2*time.Second { // calls have 3 s by themselves
+				t.Errorf("%s: ended %s after its context", name, took)
+			}
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, client.ErrNoReply) {
+				t.Errorf("%s within %s: %v", name, limit, err)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(within(t), 50*time.Millisecond)
+	defer cancel()
+	if err := full.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// TestLaterCloses: a second Close waits no longer than its own context allows, beside a first one that
+// has time, and of a consumer it has handlers' contexts end.
+func TestLaterCloses(t *testing.T) {
+	t.Parallel()
+	s, c := cluster(t, 1)
+	s.SetTopic("t", 1)
+	fill(t, c, 2)
+	p := newProducer(t, c)
+	r := newReader(t, c, "rg", all("t"), fromFirst())
+	poll(t, r, 1)
+	poll(t, r, 1) // the first is done
+	entered := make(chan struct{})
+	running := consume(t, c, "cg", func(ctx context.Context, m *client.Received) error {
+		if m.Offset == 0 {
+			close(entered)
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	}, all("t"), fromFirst())
+	<-entered
+	answer := make(chan struct{})
+	store := s.Brokers[0].Handler(remoting.UpdateConsumerOffset)
+	s.Brokers[0].Handle(remoting.UpdateConsumerOffset, func(r *scripttest.Request) *scripttest.Reply {
+		<-answer
+		return store(r)
+	})
+	resume := s.Brokers[0].Stall()
+	if err := p.SendAsync(within(t), text("x"), nil); err != nil {
+		t.Fatal(err)
+	}
+	firsts := make(chan error, 3)
+	later := func(name string, closing func(context.Context) error, begun func() bool) {
+		go func() { firsts <- closing(within(t)) }()
+		eventually(t, name+" closes", begun)
+		ctx, cancel := context.WithTimeout(within(t), 20*time.Millisecond)
+		defer cancel()
+		from := time.Now()
+		if err := closing(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("second close of the %s: %v", name, err)
+		}
+		if took := time.Since(from); took > 2*time.Second {
+			t.Errorf("second close of the %s took %s", name, took)
+		}
+	}
+	closed := func(err error) bool { return errors.Is(err, client.ErrClosed) }
+	later("producer", p.Close, func() bool { return closed(p.SendOneWay(within(t), text("x"))) })
+	later("reader", r.Close, func() bool {
+		return s.Brokers[0].Count(remoting.UpdateConsumerOffset) > 0
+	})
+	go func() { firsts <- running.k.Close(within(t)) }()
+	eventually(t, "the consumer closes", func() bool { return closed(running.k.Unsubscribe("none")) })
+	ctx, cancel := context.WithTimeout(within(t), 20*time.Millisecond)
+	defer cancel()
+	resume()
+	close(answer)
+	if err := running.k.Close(ctx); err != nil { // the handler heeds the end of its context
+		t.Errorf("second close of the consumer: %v", err)
+	}
+	for range 3 {
+		if err := <-firsts; err != nil {
+			t.Errorf("a first close: %v", err)
+		}
+	}
+	<-running.done
+}
+
 // TestErrorsSayWhatNext: the text of each error names its cause and one next step.
 func TestErrorsSayWhatNext(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/skylarkmq/skylark/net/invoke"
 	"github.com/skylarkmq/skylark/net/protocol"
@@ -83,7 +84,7 @@ type TransactionProducer struct {
 	running int
 	queue   []txCheck
 
-	closing sync.Once
+	closing atomic.Bool
 	done    chan struct{}
 	failure error
 }
@@ -366,28 +367,31 @@ func (t *TransactionProducer) ask(m *Received) (state TxState, remark string) {
 }
 
 // Close refuses new messages and new questions, waits for checks that run, and ends as
-// Producer.Close does. It may be called again and concurrently.
+// Producer.Close does. It may be called again and concurrently, as that.
 func (t *TransactionProducer) Close(ctx context.Context) error {
-	t.closing.Do(func() {
-		t.mu.Lock()
-		t.closed = true
-		t.mu.Unlock()
-		checked := make(chan struct{})
-		go func() {
-			t.wg.Wait()
-			close(checked)
-		}()
-		select {
-		case <-checked:
-		case <-ctx.Done():
-			t.failure = fmt.Errorf("client: checks of producer %s: %w", t.producer.group,
-				context.Cause(ctx))
-			t.producer.cancel(ErrClosed) // the checkers' context ends
+	if !t.closing.CompareAndSwap(false, true) {
+		if err := awaitClose(ctx, "producer "+t.producer.group, t.done); err != nil {
+			return err
 		}
-		t.producer.client.leave(t)
-		t.failure = errors.Join(t.failure, t.producer.Close(ctx))
-		close(t.done)
-	})
-	<-t.done
+		return t.failure
+	}
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	checked := make(chan struct{})
+	go func() {
+		t.wg.Wait()
+		close(checked)
+	}()
+	select {
+	case <-checked:
+	case <-ctx.Done():
+		t.failure = fmt.Errorf("client: checks of producer %s: %w", t.producer.group,
+			context.Cause(ctx))
+		t.producer.cancel(ErrClosed) // the checkers' context ends
+	}
+	t.producer.client.leave(t)
+	t.failure = errors.Join(t.failure, t.producer.Close(ctx))
+	close(t.done)
 	return t.failure
 }
