@@ -74,6 +74,7 @@ type Sampled struct {
 	Clock     Clock
 	Recorders []*Recorder
 	BrokerPID int          // 0: none
+	Threads   int          // processors that the run's goroutines can use at most; 0: all
 	Backlog   func() int64 // see Second.Backlog; nil: always 0
 	// HistogramLog gets an HdrHistogram log with an interval for each second; nil: none.
 	HistogramLog io.Writer

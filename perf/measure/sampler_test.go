@@ -203,6 +203,7 @@ func TestWarnings(t *testing.T) {
 	}
 	plain := func() *Sampler { return NewSampler(Sampled{Clock: NewClock()}) }
 	stepped, below, unread, unsent := plain(), plain(), plain(), plain()
+	oneLoop := NewSampler(Sampled{Clock: NewClock(), Threads: 1})
 	unsent.series = []Second{{SocketUnsent: 1 << 20}, {}}
 	stepped.steps = clockSteps{count: 1, sum: time.Second}
 	below.total.Record(-5, 10_000)
@@ -214,6 +215,9 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"", plain(), func(*Result) {}},
 		{"own-cpu", plain(), func(r *Result) { r.Generator.CPUSeconds = 18.5 }},
+		{"", plain(), func(r *Result) { r.Generator.CPUSeconds = 9.5 }},
+		{"own-cpu", oneLoop, func(r *Result) { r.Generator.CPUSeconds = 9.5 }},
+		{"", oneLoop, func(r *Result) { r.Generator.CPUSeconds = 8.5 }},
 		{"machine-busy", plain(), func(r *Result) { r.Machine.IdleShare = 0.01 }},
 		{"stolen-cpu", plain(), func(r *Result) { r.Machine.StolenShare = 0.05 }},
 		{"rate-not-reached", plain(), func(r *Result) { r.MessagesPerSec = 9_000 }},

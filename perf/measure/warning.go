@@ -35,10 +35,14 @@ func (s *Sampler) warn(r *Result) {
 		}
 	}
 	if r.Environment != nil && r.Generator != nil && r.Seconds > 0 {
-		cores := float64(min(r.Environment.Cores, r.Environment.Processors))
+		cores := min(r.Environment.Cores, r.Environment.Processors)
+		how := ""
+		if n := s.of.Threads; n > 0 && n < cores {
+			cores, how = n, fmt.Sprintf(" that its %d goroutines can use (--loops, --connections)", n)
+		}
 		used := r.Generator.CPUSeconds / r.Seconds
-		add(used >= ownCPUMost*cores, "own-cpu", "the load generator used %.2f of its %.0f cores: "+
-			"it may be the bottleneck, not the broker", used, cores)
+		add(used >= ownCPUMost*float64(cores), "own-cpu", "the load generator used %.2f of the %d cores%s: "+
+			"it may be the bottleneck, not the broker", used, cores, how)
 	}
 	if m := r.Machine; m != nil {
 		add(m.IdleShare < machineIdle, "machine-busy", "the machine was idle for %.1f %% only: what "+

@@ -64,6 +64,12 @@ func newGroup(p *producer, senders []*sender) (*group, error) {
 	return g, nil
 }
 
+// alone reports whether one goroutine does all the work of the group.
+func (g *group) alone() bool {
+	_, portable := g.poll.(*netPoller)
+	return !portable
+}
+
 // connect makes all connections.
 func (g *group) connect(ctx context.Context) error {
 	for _, s := range g.senders {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/skylarkmq/skylark/perf/measure"
 )
 
 func startNull(t testing.TB) *NullServer {
@@ -58,6 +60,52 @@ func TestNullServer(t *testing.T) {
 				t.Errorf("received %d of 1000", got.Messages)
 			}
 		})
+	}
+}
+
+// idleLoad is a load that is only measured.
+type idleLoad struct {
+	load
+	own part
+}
+
+func (l *idleLoad) part() *part { return &l.own }
+
+// TestThreads: a run knows how many processors its goroutines can use, so that one busy loop of many
+// processors is told as the bottleneck that it is.
+func TestThreads(t *testing.T) {
+	t.Parallel()
+	server := startNull(t)
+	for _, tc := range []struct {
+		loops  int
+		driver string
+		want   int
+	}{{1, "", 1}, {3, "", 3}, {9, "", 5}, {1, driverNet, 0}} {
+		cfg := DefaultProduce()
+		cfg.Connections, cfg.Loops, cfg.Driver = 5, tc.loops, tc.driver
+		want := tc.want
+		if !haveEpoll {
+			want = 0
+		}
+		p, err := newProducer(t.Context(), &cfg, &timing{clock: measure.NewClock()},
+			[]target{{topic: "t", broker: "b", addr: server.Addr()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.part().threads; got != want {
+			t.Errorf("%d loops of driver %q: %d, want %d", tc.loops, tc.driver, got, want)
+		}
+		p.discard()
+	}
+	of := func(list ...int) (r run) {
+		for _, n := range list {
+			r.loads = append(r.loads, &idleLoad{own: part{threads: n}})
+		}
+		return r
+	}
+	both, unknown := of(1, 4), of(1, 0)
+	if both.threads() != 5 || unknown.threads() != 0 {
+		t.Errorf("sender and reader: %d, with one that has many: %d", both.threads(), unknown.threads())
 	}
 }
 

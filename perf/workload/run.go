@@ -66,6 +66,7 @@ type part struct {
 	line      func(r measure.Rates, now time.Time) string
 	wanted    int64        // messages of the whole run; 0: no fixed count
 	rate      float64      // messages a second asked for; 0: none
+	threads   int          // goroutines that carry it, apart from those that wait; 0: many
 	backlog   func() int64 // see measure.Second; nil: unknown
 	tick      func()       // called once a second of the window; nil: nothing
 
@@ -89,6 +90,7 @@ type run struct {
 // begin is called before the load starts. Without warm-up the window opens here, so that nothing
 // escapes it.
 func (r *run) begin() error {
+	threads := r.threads()
 	for _, l := range r.loads {
 		p := l.part()
 		log, err := r.out.histogramLog(p.name)
@@ -97,7 +99,7 @@ func (r *run) begin() error {
 		}
 		p.sampler = measure.NewSampler(measure.Sampled{
 			Clock: r.clock, Recorders: p.recorders, BrokerPID: r.brokerPID, Backlog: p.backlog,
-			HistogramLog: log,
+			HistogramLog: log, Threads: threads,
 		})
 		if err := p.sampler.Check(); err != nil {
 			return err
@@ -109,6 +111,17 @@ func (r *run) begin() error {
 		r.open()
 	}
 	return nil
+}
+
+// threads is how many processors the loads can use at most, since CPU is that of the process; 0: all.
+func (r *run) threads() (n int) {
+	for _, l := range r.loads {
+		if l.part().threads == 0 {
+			return 0
+		}
+		n += l.part().threads
+	}
+	return n
 }
 
 // measureLead starts all loads and returns when the measured window is over and the first load has
