@@ -41,6 +41,7 @@ type perfFlags struct {
 	warmup, duration time.Duration
 	reportMS         int
 	serialize        string
+	keys             workload.Credentials
 	workload         string
 	out              string
 }
@@ -54,6 +55,9 @@ func (a *app) perfCommonFlags(cmd *cobra.Command, f *perfFlags, brokerPID *int) 
 	fl.IntVar(&f.reportMS, "report-ms", 0,
 		"between report lines, at least 100; 0: 10000; a terminal shows a live view instead")
 	fl.StringVar(&f.serialize, "serialize", "json", "header form of requests: json or rocketmq")
+	fl.StringVar(&f.keys.AccessKey, "access-key", "",
+		"sign requests for brokers with access control, with --secret-key; the header form is then rocketmq")
+	fl.StringVar(&f.keys.SecretKey, "secret-key", "", "see --access-key")
 	fl.IntVar(brokerPID, "broker-pid", 0,
 		"process whose CPU and memory are measured over the window; must run on this host")
 	fl.StringVar(&f.out, "out", "", outUsage)
@@ -86,6 +90,14 @@ func (f *perfFlags) binary() (bool, error) {
 		return true, nil
 	}
 	return false, misuse{fmt.Errorf("--serialize is %q, want json or rocketmq", f.serialize)}
+}
+
+// credentials are nil when none were given.
+func (f *perfFlags) credentials() *workload.Credentials {
+	if f.keys == (workload.Credentials{}) {
+		return nil
+	}
+	return &f.keys
 }
 
 // applyWorkload sets the options of the named workload that the command line does not set itself.

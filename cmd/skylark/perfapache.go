@@ -123,11 +123,16 @@ func (o *apacheOptions) servers() []string {
 	return (&perfFlags{nameServers: o.text("n")}).servers()
 }
 
+// credentials are those of a command line with access control; nil without.
+func (o *apacheOptions) credentials() *workload.Credentials {
+	if !o.yes("a") {
+		return nil
+	}
+	return &workload.Credentials{AccessKey: o.text("ak"), SecretKey: o.text("sk")}
+}
+
 // common reads what all programs have and says what is left out.
 func (o *apacheOptions) common(a *app) workload.Output {
-	if o.yes("a") {
-		o.errs = append(o.errs, errors.New("-a: access control is not supported"))
-	}
 	if o.yes("m") {
 		_, _ = fmt.Fprintln(a.stderr, "skylark: -m: no message trace is sent")
 	}
@@ -163,7 +168,7 @@ func (a *app) apacheCommand(
 		servers = v
 	}
 	common := []apacheOption{
-		{"a", "aclEnable", "false", "Acl Enable, not supported"},
+		{"a", "aclEnable", "false", "Acl Enable"},
 		{"ak", "accessKey", "rocketmq2", "Acl access key"},
 		{"m", "msgTraceEnable", "false", "Message Trace Enable, no trace is sent"},
 		{"n", "namesrvAddr", servers, "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'"},
@@ -213,6 +218,7 @@ func apacheSendOptions() []apacheOption {
 func (o *apacheOptions) produce() (workload.Produce, *workload.Classic) {
 	set := workload.DefaultProduce()
 	set.NameServers, set.Topic, set.Binary = o.servers(), o.text("t"), true
+	set.Credentials = o.credentials()
 	set.Size = int(o.number("s", 1, 64<<20))
 	set.Keys, set.Tags = o.yes("k"), int(o.number("l", 0, 1_000_000))
 	set.PropertySize = int(o.number("p", 0, 32_000))
@@ -304,6 +310,7 @@ func (a *app) perfApacheConsumerCommand() *cobra.Command {
 			out := o.common(a)
 			set := workload.DefaultConsume()
 			set.NameServers, set.Topic, set.Group = o.servers(), o.text("t"), o.text("g")
+			set.Credentials = o.credentials()
 			set.Binary, set.Commit, set.From, set.Connections = true, true, workload.Resume, 1
 			set.FailRate, set.Count = o.share("r"), o.number("q", 0, math.MaxInt64)
 			classic := &workload.Classic{
@@ -350,7 +357,7 @@ func (a *app) perfApacheTransactionCommand() *cobra.Command {
 		func(cmd *cobra.Command, o *apacheOptions) error {
 			out := o.common(a)
 			set := workload.DefaultTransactions()
-			set.NameServers, set.Topic = o.servers(), o.text("t")
+			set.NameServers, set.Topic, set.Credentials = o.servers(), o.text("t"), o.credentials()
 			set.Threads, set.Size = int(o.number("w", 1, 4096)), int(o.number("s", 37, 64<<20))
 			set.SendRollback, set.SendUnknown = o.share("sr"), o.share("su")
 			set.CheckRollback, set.CheckUnknown = o.share("cr"), o.share("cu")

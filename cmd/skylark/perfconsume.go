@@ -68,7 +68,7 @@ func (a *app) perfConsumeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		set.NameServers = f.servers()
+		set.NameServers, set.Credentials = f.servers(), f.credentials()
 		set.Suspend, set.Late = millis(suspendMS), millis(lateMS)
 		set.From, set.Delay = workload.Start(from), workload.Duration(delay)
 		set.Warmup, set.Duration = workload.Duration(f.warmup), workload.Duration(f.duration)

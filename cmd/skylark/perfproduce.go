@@ -82,7 +82,7 @@ func (f *produceFlags) settings(
 	if set.Size, err = strconv.Atoi(f.size); err != nil {
 		set.Size, set.Sizes = f.set.Size, f.size
 	}
-	set.NameServers = f.servers()
+	set.NameServers, set.Credentials = f.servers(), f.credentials()
 	set.Timeout = millis(f.timeoutMS)
 	set.Burst = workload.Duration(time.Duration(f.burstUS) * time.Microsecond)
 	set.Warmup, set.Duration = workload.Duration(f.warmup), workload.Duration(f.duration)

@@ -17,6 +17,8 @@ import (
 
 	"github.com/skylarkmq/skylark/client"
 	"github.com/skylarkmq/skylark/engine/interop/apache"
+	"github.com/skylarkmq/skylark/perf/measure"
+	"github.com/skylarkmq/skylark/perf/workload"
 )
 
 // handled runs a consumer of a client until every body came as often as wanted, and ends it cleanly.
@@ -210,4 +212,35 @@ func TestOurCredentialsAgainstOlderApache(t *testing.T) {
 	o.handled(t, ourClient(t, at, good), name(t, "CG"), want, func(m *client.Received) bool {
 		return string(m.Body) == "signed" && m.Attempt == 1
 	}, client.WithSubscription(topic, client.All()))
+	load := workload.Credentials{AccessKey: "rocketmq2", SecretKey: "12345678"}
+	signedLoads(ctx, t, at, &load)
+	load.SecretKey = "87654321"
+	p := workload.DefaultProduce()
+	p.NameServers, p.Topic, p.Count, p.Credentials = []string{at.NameServer}, topic, 10, &load
+	if res, err := workload.RunProduce(ctx, p, workload.Output{}); err == nil && res.ResponseFailed == 0 {
+		t.Errorf("a load with a wrong key was taken: %+v", res)
+	}
+}
+
+// signedLoads sends, reads and ends transactions with the load generator.
+func signedLoads(ctx context.Context, t *testing.T, at target, keys *workload.Credentials) {
+	t.Helper()
+	p := workload.DefaultProduce()
+	p.NameServers, p.Topic, p.Count, p.Keys = []string{at.NameServer}, name(t, "L"), 500, true
+	p.Credentials = keys
+	c := workload.DefaultConsume()
+	c.NameServers, c.Topic, c.UntilEnd, c.Commit = p.NameServers, p.Topic, true, true
+	c.Credentials = keys
+	x := workload.DefaultTransactions()
+	x.NameServers, x.Topic, x.Count, x.Threads, x.Credentials = p.NameServers, name(t, "X"), 50, 4, keys
+	for what, run := range []func() (*measure.Result, error){
+		func() (*measure.Result, error) { return workload.RunProduce(ctx, p, workload.Output{}) },
+		func() (*measure.Result, error) { return workload.RunConsume(ctx, c, workload.Output{}) },
+		func() (*measure.Result, error) { return workload.RunTransactions(ctx, x, workload.Output{}) },
+	} {
+		res, err := run()
+		if err != nil || !res.OK || res.Messages < 50 || res.SendFailed+res.ResponseFailed > 0 {
+			t.Fatalf("signed load %d: %+v, %v", what, res, err)
+		}
+	}
 }

@@ -32,7 +32,7 @@ func TestOurClientAgainstOlderApache(t *testing.T) {
 		"broadcast": olderBroadcast, "reader": olderReader, "transactions": olderTransactions,
 		"requests": olderRequests, "delays": olderDelays, "admin": olderAdmin,
 		"resets": olderResets, "newer": olderLacks, "tls": olderTLS, "namespaces": olderNamespaces,
-		"trace": olderTrace,
+		"trace": olderTrace, "load generator": func(t *testing.T, o *older) { loadGenerator(t, o.at) },
 	}
 	for what, test := range tests {
 		t.Run(what, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skylarkmq/skylark/client"
+	"github.com/skylarkmq/skylark/perf/workload"
 )
 
 // The real servers take TLS on their ordinary ports, with a certificate of their own making.
@@ -80,6 +81,7 @@ func TestOurCredentialsAgainstApache(t *testing.T) {
 		t.Errorf("without credentials: %v", err)
 	}
 	readAll(ctx, t, ourClient(t, at, good), topic, []string{"signed", "signed too", "alone"})
+	signedLoads(ctx, t, at, &workload.Credentials{AccessKey: "rocketmq2", SecretKey: "12345678"})
 }
 
 // RocketMQ's tool shows our trace of a message.

@@ -16,7 +16,12 @@ import (
 // The load generator has no private way into a broker: everything it does, it does with Apache's.
 func TestLoadGeneratorAgainstApache(t *testing.T) {
 	t.Parallel()
-	at := apacheServers(t)
+	loadGenerator(t, apacheServers(t))
+}
+
+// loadGenerator sends, reads and judges with every form of request, at servers that are not ours.
+func loadGenerator(t *testing.T, at target) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	p := workload.DefaultProduce()

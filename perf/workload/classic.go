@@ -41,8 +41,8 @@ func printProduceHeader(cfg *Produce, out Output) {
 	if cfg.Batch > 1 {
 		p("batchSize: %d, ", cfg.Batch)
 	}
-	p("keyEnable: %v, propertySize: %d, tagCount: %d, traceEnable: %v, aclEnable: false",
-		cfg.Keys, cfg.PropertySize, cfg.Tags, c.Trace)
+	p("keyEnable: %v, propertySize: %d, tagCount: %d, traceEnable: %v, aclEnable: %v",
+		cfg.Keys, cfg.PropertySize, cfg.Tags, c.Trace, cfg.Credentials != nil)
 	if cfg.Batch == 1 {
 		p(", messageQuantity: %d, delayEnable: %v, delayLevel: %d, asyncEnable: %v",
 			cfg.Count, c.Delay, c.DelayLevel, c.Async)
@@ -72,9 +72,9 @@ func printConsumeHeader(cfg *Consume, out Output) {
 		return s
 	}
 	_, _ = fmt.Fprintf(out.Reports, "topic: %s, threadCount %d, group: %s, suffix: %v, "+
-		"filterType: %s, expression: %s, msgTraceEnable: %v, aclEnable: false, reportInterval: %d\n",
+		"filterType: %s, expression: %s, msgTraceEnable: %v, aclEnable: %v, reportInterval: %d\n",
 		cfg.Topic, c.Threads, cfg.Group, c.Suffix, orNull(c.FilterType), orNull(c.FilterFile), c.Trace,
-		out.Every.Milliseconds())
+		cfg.Credentials != nil, out.Every.Milliseconds())
 	if out.Classic != nil && cfg.Filter != "" {
 		_, _ = fmt.Fprintf(out.Reports, "Expression: %s\n", cfg.Filter)
 	}

@@ -23,7 +23,7 @@ func RunConsume(ctx context.Context, cfg Consume, out Output) (*measure.Result, 
 	if cfg.Verify && cfg.Duration == 0 && cfg.Count == 0 {
 		cfg.UntilEnd = true
 	}
-	ctl := newControl(cfg.NameServers)
+	ctl := newControl(cfg.NameServers, cfg.Credentials)
 	defer ctl.close()
 	ctl.waiting = out.Waiting
 	c, err := newConsumer(ctx, &cfg, &timing{clock: measure.NewClock()}, ctl)
@@ -48,6 +48,7 @@ func newConsumer(
 	ctx context.Context, cfg *Consume, t *timing, ctl *control,
 ) (*consumer, error) {
 	c := &consumer{cfg: cfg, timing: t, done: make(chan struct{})}
+	cfg.Binary = cfg.Binary || cfg.Credentials != nil
 	c.budget.Store(cfg.Count)
 	var err error
 	if c.pullers, err = c.prepare(ctx, ctl); err != nil {
@@ -76,6 +77,7 @@ func newConsumer(
 	for _, p := range c.pullers {
 		c.own.recorders = append(c.own.recorders, p.rec)
 	}
+	c.own.threads = len(c.pullers)
 	return c, nil
 }
 

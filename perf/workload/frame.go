@@ -44,8 +44,9 @@ type template struct {
 	opaqueAt int
 	binary   bool
 	bornAt   int
-	sysAt    int  // of one of the three digits sysFlagSample
-	props    spot // in head
+	sysAt    int     // of one of the three digits sysFlagSample
+	props    spot    // in head
+	signer   *signer // nil: requests are not signed
 }
 
 // payload is the encoded body of requests, the same for all queues and tags but for its batch
@@ -134,7 +135,7 @@ func (m *frameMaker) head(at int, t *target, tag int) template {
 	encode := func(sysFlag int32) []byte {
 		h.SysFlag = sysFlag
 		e := remoting.Begin(nil, rh)
-		h.AppendFields(&e)
+		m.cfg.Credentials.around(&h).AppendFields(&e)
 		return e.EndRegions(0)
 	}
 	sysAt := -1
@@ -150,8 +151,12 @@ func (m *frameMaker) head(at int, t *target, tag int) template {
 	} else {
 		head = encode(0)
 	}
+	var s *signer
+	if m.cfg.Credentials != nil {
+		s = newSigner(m.cfg.Credentials, head)
+	}
 	return template{
-		sysAt:  sysAt,
+		sysAt: sysAt, signer: s,
 		target: at, head: head, binary: m.cfg.Binary,
 		opaqueAt: opaqueIn(head, m.cfg.Binary),
 		bornAt:   bytes.Index(head, appendInt(nil, bornSample)),
@@ -233,7 +238,7 @@ type patch struct {
 }
 
 // appendFrame appends one request to dst: two copies and a few patched digits, no allocation when
-// dst has room.
+// dst has room. A signature comes last.
 func appendFrame(dst []byte, t *template, body *payload, p *patch) []byte {
 	at := len(dst)
 	dst = append(dst, t.head...)
@@ -254,13 +259,14 @@ func appendFrame(dst []byte, t *template, body *payload, p *patch) []byte {
 	if t.props.key >= 0 {
 		putHex(head[t.props.key:], p.id)
 	}
-	at = len(dst)
 	dst = append(dst, body.bytes...)
-	b := dst[at:]
-	if len(body.spots) == 1 && p.stamp == nil {
-		return dst
+	head, b := dst[at:at+len(t.head)], dst[at+len(t.head):]
+	if len(body.spots) > 1 || p.stamp != nil {
+		patchBody(b, body, p)
 	}
-	patchBody(b, body, p)
+	if t.signer != nil {
+		t.signer.sign(head, b)
+	}
 	return dst
 }
 

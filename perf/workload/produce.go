@@ -30,7 +30,7 @@ func RunProduce(ctx context.Context, cfg Produce, out Output) (*measure.Result, 
 	if cfg.Duration == 0 && cfg.Count == 0 {
 		cfg.Duration = Duration(length(cfg.Steps))
 	}
-	ctl := newControl(cfg.NameServers)
+	ctl := newControl(cfg.NameServers, cfg.Credentials)
 	defer ctl.close()
 	var targets []target
 	for _, topic := range cfg.topics() {
@@ -66,6 +66,7 @@ func newProducer(
 	ctx context.Context, cfg *Produce, t *timing, targets []target,
 ) (*producer, error) {
 	p := &producer{cfg: cfg, timing: t, tags: 1, done: make(chan struct{})}
+	cfg.Binary = cfg.Binary || cfg.Credentials != nil
 	p.streams.run = randomNumber()
 	p.budget.Store(cfg.Count)
 	if cfg.Tags > 0 && cfg.Batch == 1 {
@@ -90,6 +91,9 @@ func newProducer(
 	}
 	for _, g := range p.groups {
 		p.own.recorders = append(p.own.recorders, g.rec)
+		if g.alone() {
+			p.own.threads++
+		}
 	}
 	return p, nil
 }

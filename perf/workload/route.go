@@ -31,9 +31,9 @@ type control struct {
 	waiting     func(topic string) // see Output.Waiting; may be nil
 }
 
-func newControl(nameServers []string) *control {
+func newControl(nameServers []string, c *Credentials) *control {
 	return &control{
-		pool:        invoke.NewPool(invoke.Config{Language: remoting.LanguageGo}),
+		pool:        invoke.NewPool(c.pool(invoke.Config{Language: remoting.LanguageGo})),
 		nameServers: nameServers,
 	}
 }

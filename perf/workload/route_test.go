@@ -14,7 +14,7 @@ import (
 func TestBoundsAreAskedForOnce(t *testing.T) {
 	t.Parallel()
 	cluster := enginetest.Start(t)
-	ctl := newControl([]string{cluster.NameServer()})
+	ctl := newControl([]string{cluster.NameServer()}, nil)
 	defer ctl.close()
 	ctx := t.Context()
 	targets, err := ctl.existing(ctx, "bounds", 2)

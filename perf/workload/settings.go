@@ -115,6 +115,8 @@ type Produce struct {
 	Loops int `json:"loops"`
 	// Driver is how they wait for their sockets: epoll on Linux, net anywhere; empty: the best.
 	Driver string `json:"driver,omitempty"`
+	// Credentials sign each request, which makes its header binary; nil: none is signed.
+	Credentials *Credentials `json:"-"`
 }
 
 // DefaultProduce returns RocketMQ's benchmark defaults where it has any: 128 bytes, 64 in flight on
@@ -173,6 +175,7 @@ func (p *Produce) check() error {
 		}
 	}
 	bad(len(p.NameServers) == 0, "no name server")
+	bad(!p.Credentials.complete(), "credentials need an access key and a secret key")
 	bad(p.Topic == "", "no topic")
 	bad(p.Topics < 1, "topics is %d, at least 1 is needed", p.Topics)
 	bad(p.Queues < 0, "queues is negative")
@@ -301,6 +304,8 @@ type Consume struct {
 	// EndToEnd counts latency from the moment a message was due, which numbered ones tell. Others are
 	// not counted.
 	EndToEnd bool `json:"end_to_end,omitempty"`
+	// Credentials sign each request, which makes its header binary; nil: none is signed.
+	Credentials *Credentials `json:"-"`
 }
 
 // DefaultConsume returns the defaults: from the first message, 32 messages a pull as RocketMQ's
@@ -321,6 +326,7 @@ func (c *Consume) check() error {
 		}
 	}
 	bad(len(c.NameServers) == 0, "no name server")
+	bad(!c.Credentials.complete(), "credentials need an access key and a secret key")
 	bad(c.Topic == "", "no topic")
 	bad(c.Topics < 1, "topics is %d, at least 1 is needed", c.Topics)
 	bad(c.Queues < 0, "queues is negative")

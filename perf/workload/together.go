@@ -42,7 +42,7 @@ func (t *Together) check() error {
 		c, p := &r.Consume, &t.Produce
 		c.NameServers, c.Topic, c.Topics, c.Queues = p.NameServers, p.Topic, p.Topics, p.Queues
 		c.Binary, c.Warmup, c.Duration, c.BrokerPID = p.Binary, p.Warmup, p.Duration, p.BrokerPID
-		c.Count, c.UntilEnd = 0, false
+		c.Count, c.UntilEnd, c.Credentials = 0, false, p.Credentials
 		if c.Verify && c.From != Last {
 			return fmt.Errorf("workload: %w: a reader that verifies begins at the end, not at %s: it "+
 				"judges this run only", ErrSettings, c.From)
@@ -75,7 +75,7 @@ func RunTogether(ctx context.Context, cfg Together, out Output) ([]*measure.Resu
 	if p.Duration == 0 && p.Count == 0 {
 		p.Duration = Duration(length(p.Steps))
 	}
-	ctl := newControl(p.NameServers)
+	ctl := newControl(p.NameServers, p.Credentials)
 	defer ctl.close()
 	var targets []target
 	for _, topic := range p.topics() {

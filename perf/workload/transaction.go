@@ -24,8 +24,10 @@ type Transactions struct {
 	NameServers []string `json:"name_servers"`
 	Topic       string   `json:"topic"`
 	Group       string   `json:"group"`
-	Threads     int      `json:"threads"` // each sends one message after the other
-	Size        int      `json:"size"`
+	// Credentials sign each request; nil: none is signed.
+	Credentials *Credentials `json:"-"`
+	Threads     int          `json:"threads"` // each sends one message after the other
+	Size        int          `json:"size"`
 	// SendRollback and SendUnknown are shares of messages, 0 to 1 together, that are rolled back at
 	// once and left open; the others are committed.
 	SendRollback float64 `json:"send_rollback"`
@@ -66,6 +68,7 @@ func (t *Transactions) check() error {
 	}
 	share := func(v float64) bool { return v >= 0 && v <= 1 }
 	bad(len(t.NameServers) == 0, "no name server")
+	bad(!t.Credentials.complete(), "credentials need an access key and a secret key")
 	bad(t.Topic == "", "no topic")
 	bad(t.Threads < 1 || t.Threads > threadsMax, "threads is %d, want 1 to %d", t.Threads, threadsMax)
 	bad(t.Size < planSize || t.Size > sizeMax, "size is %d, want %d to %d bytes",
@@ -109,7 +112,7 @@ func RunTransactions(ctx context.Context, cfg Transactions, out Output) (*measur
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	ctl := newControl(cfg.NameServers)
+	ctl := newControl(cfg.NameServers, cfg.Credentials)
 	defer ctl.close()
 	targets, err := ctl.writable(ctx, cfg.Topic, 0)
 	if err != nil {
@@ -150,9 +153,9 @@ func newTransactor(cfg *Transactions, targets []target, out Output) *transactor 
 	}
 	t.budget.Store(cfg.Count)
 	t.checker = newChecker(t, out)
-	t.pool = invoke.NewPool(invoke.Config{
+	t.pool = invoke.NewPool(cfg.Credentials.pool(invoke.Config{
 		Language: remoting.LanguageGo, Serialize: remoting.Binary, OnRequest: t.checker.request,
-	})
+	}))
 	rec := measure.NewRecorder(&t.gate)
 	t.own = part{
 		command: "transactions", from: "sent", settings: cfg, wanted: cfg.Count,
