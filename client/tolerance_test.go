@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,10 +134,9 @@ func TestEndedContexts(t *testing.T) {
 		}
 	}
 	mute(s.NameServer, remoting.GetRouteInfoByTopic, remoting.GetBrokerClusterInfo)
-	mute(s.Brokers[0].Server, remoting.SendMessageV2, remoting.SendBatchMessage,
-		remoting.UpdateConsumerOffset, remoting.GetMaxOffset, remoting.GetMinOffset,
-		remoting.SearchOffsetByTimestamp, remoting.RecallMessage)
-	full := newProducer(t, c, client.WithBuffer(1, 1<<20))
+	mute(s.Brokers[0].Server, remoting.SendMessageV2, remoting.SendBatchMessage, remoting.GetMaxOffset,
+		remoting.GetMinOffset, remoting.SearchOffsetByTimestamp)
+	full := newProducer(t, c, client.WithBuffer(1, 1<<20), client.WithSendTimeout(time.Minute))
 	if err := full.SendAsync(within(t), m, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -178,28 +178,21 @@ func TestEndedContexts(t *testing.T) {
 }
 
 // TestLaterCloses: a second Close waits no longer than its own context allows, beside a first one that
-// has time, and of a consumer it has handlers' contexts end.
+// has time.
 func TestLaterCloses(t *testing.T) {
 	t.Parallel()
 	s, c := cluster(t, 1)
 	s.SetTopic("t", 1)
 	fill(t, c, 2)
 	p := newProducer(t, c)
-	r := newReader(t, c, "rg", all("t"), fromFirst())
+	r := newReader(t, c, "rg", all("t"), fromFirst(), client.WithCommitEvery(time.Hour))
 	poll(t, r, 1)
 	poll(t, r, 1) // the first is done
-	entered := make(chan struct{})
-	running := consume(t, c, "cg", func(ctx context.Context, m *client.Received) error {
-		if m.Offset == 0 {
-			close(entered)
-			<-ctx.Done()
-		}
-		return ctx.Err()
-	}, all("t"), fromFirst())
-	<-entered
+	var storing atomic.Bool
 	answer := make(chan struct{})
 	store := s.Brokers[0].Handler(remoting.UpdateConsumerOffset)
 	s.Brokers[0].Handle(remoting.UpdateConsumerOffset, func(r *scripttest.Request) *scripttest.Reply {
+		storing.Store(true)
 		<-answer
 		return store(r)
 	})
@@ -207,7 +200,7 @@ func TestLaterCloses(t *testing.T) {
 	if err := p.SendAsync(within(t), text("x"), nil); err != nil {
 		t.Fatal(err)
 	}
-	firsts := make(chan error, 3)
+	firsts := make(chan error, 2)
 	later := func(name string, closing func(context.Context) error, begun func() bool) {
 		go func() { firsts <- closing(within(t)) }()
 		eventually(t, name+" closes", begun)
@@ -223,22 +216,46 @@ func TestLaterCloses(t *testing.T) {
 	}
 	closed := func(err error) bool { return errors.Is(err, client.ErrClosed) }
 	later("producer", p.Close, func() bool { return closed(p.SendOneWay(within(t), text("x"))) })
-	later("reader", r.Close, func() bool {
-		return s.Brokers[0].Count(remoting.UpdateConsumerOffset) > 0
-	})
-	go func() { firsts <- running.k.Close(within(t)) }()
-	eventually(t, "the consumer closes", func() bool { return closed(running.k.Unsubscribe("none")) })
-	ctx, cancel := context.WithTimeout(within(t), 20*time.Millisecond)
-	defer cancel()
+	later("reader", r.Close, storing.Load)
 	resume()
 	close(answer)
-	if err := running.k.Close(ctx); err != nil { // the handler heeds the end of its context
-		t.Errorf("second close of the consumer: %v", err)
-	}
-	for range 3 {
+	for range 2 {
 		if err := <-firsts; err != nil {
 			t.Errorf("a first close: %v", err)
 		}
+	}
+}
+
+// TestLaterCloseHurries: of the contexts of several calls of a consumer's Close the first to end has
+// handlers' contexts end, and all calls return then.
+func TestLaterCloseHurries(t *testing.T) {
+	t.Parallel()
+	s, c := cluster(t, 1)
+	s.SetTopic("t", 1)
+	fill(t, c, 1)
+	entered := make(chan struct{})
+	running := consume(t, c, "g", func(ctx context.Context, _ *client.Received) error {
+		close(entered)
+		<-ctx.Done()
+		return ctx.Err()
+	}, all("t"), fromFirst())
+	<-entered
+	first := make(chan error, 1)
+	go func() { first <- running.k.Close(within(t)) }()
+	eventually(t, "the consumer closes", func() bool {
+		return errors.Is(running.k.Unsubscribe("none"), client.ErrClosed)
+	})
+	ctx, cancel := context.WithTimeout(within(t), 20*time.Millisecond)
+	defer cancel()
+	from := time.Now()
+	for name, err := range map[string]error{"second": running.k.Close(ctx), "first": <-first} {
+		// The handler may return a moment after it was given up.
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s close: %v", name, err)
+		}
+	}
+	if took := time.Since(from); took > 10*time.Second {
+		t.Errorf("closing took %s", took)
 	}
 	<-running.done
 }

@@ -263,13 +263,13 @@ func (p *puller) appendPull(at int, q *pullQueue) {
 	if cfg.Binary {
 		rh.Serialize = remoting.Binary
 	}
-	from := len(p.out)
-	e := remoting.Begin(p.out, rh)
-	cfg.Credentials.around(h).AppendFields(&e)
-	p.out = e.End(nil)
 	if cfg.Credentials != nil {
-		newSigner(cfg.Credentials, p.out[from:]).sign(p.out[from:], nil)
+		p.out = cfg.Credentials.appendSigned(p.out, rh, h)
+		return
 	}
+	e := remoting.Begin(p.out, rh)
+	h.AppendFields(&e)
+	p.out = e.End(nil)
 }
 
 var subscriptionAll = []byte("*") // read only

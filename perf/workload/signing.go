@@ -52,6 +52,16 @@ func (c *Credentials) around(h remoting.Header) remoting.Header {
 	return &signedHeader{h, c.AccessKey, strings.Repeat("=", signatureWidth)}
 }
 
+// appendSigned appends a request without a body, in the binary header form.
+func (c *Credentials) appendSigned(dst []byte, rh remoting.Head, h remoting.Header) []byte {
+	from := len(dst)
+	e := remoting.Begin(dst, rh)
+	c.around(h).AppendFields(&e)
+	dst = e.End(nil)
+	newSigner(c, dst[from:]).sign(dst[from:], nil)
+	return dst
+}
+
 // prepare signs a request that a pool sends, in whatever form.
 func (c *Credentials) prepare(_ context.Context, _ string, r *invoke.Request) error {
 	h := &signedHeader{r.Header, c.AccessKey, strings.Repeat("=", signatureWidth)}
