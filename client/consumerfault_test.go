@@ -59,9 +59,13 @@ func TestFaultNoSpinning(t *testing.T) {
 	}
 	pulls := map[string]*atomic.Int64{"full": {}, "refused": {}, "%RETRY%g": {}}
 	pull := b.Handler(remoting.PullMessage)
+	var first atomic.Pointer[time.Time] // pull of the empty queue
 	b.Handle(remoting.PullMessage, func(r *scripttest.Request) *scripttest.Reply {
 		var h protocol.PullRequest
 		_ = h.Decode(r.Command)
+		if now := time.Now(); string(h.Topic) == "%RETRY%g" {
+			first.CompareAndSwap(nil, &now)
+		}
 		pulls[string(h.Topic)].Add(1)
 		switch string(h.Topic) {
 		case "refused":
@@ -85,6 +89,10 @@ func TestFaultNoSpinning(t *testing.T) {
 	eventually(t, "the empty queue was asked for often enough to judge", func() bool {
 		return pulls["%RETRY%g"].Load() >= 10
 	})
+	n, took := pulls["%RETRY%g"].Load(), time.Since(*first.Load())
+	if time.Duration(n-1)*30*time.Millisecond > took { // 50 ms lie between two of them
+		t.Errorf("%d pulls of an empty queue in %s", n, took)
+	}
 	if n := pulls["full"].Load(); n > 2 {
 		t.Errorf("%d pulls of a queue whose cache is full", n)
 	}
@@ -348,26 +356,30 @@ func TestFaultLockRenewal(t *testing.T) {
 }
 
 // TestFaultNewQueues (1056, 1057): queues that a topic gets while the consumer runs are consumed from
-// their first message on, and so is a topic that comes later.
+// their first message on, long before the next round is due, and so is a topic that comes later.
 func TestFaultNewQueues(t *testing.T) {
 	t.Parallel()
 	s := scripttest.NewCluster(t, 1)
 	c := newClient(t, s.NameServer.Addr, client.WithRouteEvery(10*time.Millisecond))
 	s.SetTopic("t", 1)
+	s.SetTopic("%RETRY%g", 1) // with a topic missing, rounds would follow each other soon
 	b := s.Brokers[0]
-	box := newInbox()
-	running := consume(t, c, "g", box.handle, all("t"), all("later"))
-	eventually(t, "the first queue is pulled", func() bool { return b.Count(remoting.PullMessage) > 0 })
+	box, later := newInbox(), newInbox()
+	running := consume(t, c, "g", box.handle, all("t"), client.WithRebalanceEvery(time.Hour, time.Millisecond))
+	waiting := consume(t, c, "h", later.handle, all("later"))
+	eventually(t, "the queues are pulled", func() bool { return b.Count(remoting.PullMessage) > 1 })
 	b.Put("t", 1, 0, []byte("new queue"), nil)
 	s.SetTopic("t", 2)
-	box.await(t, 1)
+	if got := box.await(t, 1); string(got[0].Body) != "new queue" {
+		t.Errorf("got %s", got[0].Body)
+	}
 	b.Put("later", 0, 0, []byte("new topic"), nil)
 	s.SetTopic("later", 1)
-	got := box.await(t, 2)
-	running.stop()
-	if string(got[0].Body) != "new queue" || string(got[1].Body) != "new topic" {
-		t.Errorf("got %s, %s", got[0].Body, got[1].Body)
+	if got := later.await(t, 1); string(got[0].Body) != "new topic" {
+		t.Errorf("got %s", got[0].Body)
 	}
+	running.stop()
+	waiting.stop()
 }
 
 // TestFaultIllegalOffset (832, 571): an offset that the queue does not have is corrected to the one
