@@ -171,8 +171,9 @@ func TestFaultBroadcast(t *testing.T) {
 	second := newInbox()
 	running = consume(t, c, "g", second.handle, all("t"), fromFirst(),
 		client.WithBroadcast("", client.NewFileOffsets(dir)))
-	if got := second.await(t, 2); got[0].Offset != 10 {
-		t.Errorf("goes on at %d, want 10", got[0].Offset)
+	got := second.await(t, 2) // of two handlers at once
+	if first := min(got[0].Offset, got[1].Offset); first != 10 {
+		t.Errorf("goes on at %d, want 10", first)
 	}
 	running.stop()
 	// As Java and as the Go client write it; a crash may have left the new file torn.
