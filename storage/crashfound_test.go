@@ -516,3 +516,27 @@ func TestWriteOutFails(t *testing.T) {
 		t.Errorf("append after it: %v", es[0].Err)
 	}
 }
+
+// TestCrashAbortAway: a start after an unclean stop replaces the file abort. It was away for a moment,
+// and a start after a death in it, or after an error, took the last stop for a clean one: queues that
+// nobody had flushed were trusted.
+func TestCrashAbortAway(t *testing.T) {
+	t.Parallel()
+	f := newFound(t, t.TempDir(), nil)
+	f.fill(t, "T", 3)
+	dir := crash(t, f.cfg).RootDir
+	var looked atomic.Int64
+	var started atomic.Bool
+	next := newFound(t, dir, func(op, path string) error {
+		if _, err := os.Stat(filepath.Join(dir, "abort")); err != nil && !started.Load() {
+			t.Errorf("before %s %s: %v", op, path, err)
+		}
+		looked.Add(1)
+		return nil
+	})
+	started.Store(true)
+	if looked.Load() == 0 {
+		t.Fatal("the start changed nothing")
+	}
+	next.ends(t, "T", 3)
+}

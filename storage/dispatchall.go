@@ -18,7 +18,7 @@ func (s *Store) noteDispatchAll() error {
 	if s.dispatchAllNoted() {
 		return nil
 	}
-	return vfs.WriteFileAtomicIn(s.cfg.fs(), s.path("config", dispatchAllFile), []byte("1\n"))
+	return vfs.ReplaceFileIn(s.cfg.fs(), s.path("config", dispatchAllFile), []byte("1\n"))
 }
 
 func (s *Store) dispatchAllNoted() bool {

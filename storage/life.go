@@ -46,7 +46,7 @@ func (s *Store) saveLife() error {
 	if life == "" || s.sameLife() {
 		return nil
 	}
-	return vfs.WriteFileAtomicIn(s.cfg.fs(), s.path("config", lifeFile), []byte(life+"\n"))
+	return vfs.ReplaceFileIn(s.cfg.fs(), s.path("config", lifeFile), []byte(life+"\n"))
 }
 
 // forgetLife is called when a flush failed: pages may be lost though the system lives on.

@@ -30,7 +30,7 @@ func (s *Store) saveManifest() error {
 	text := s.manifest((*consumequeue.Queue).Written, func() record.PhysicalOffset { return s.next })
 	s.endsMu.Lock()
 	defer s.endsMu.Unlock()
-	return vfs.WriteFileAtomicIn(s.cfg.fs(), s.path("config", manifestFile), text)
+	return vfs.ReplaceFileIn(s.cfg.fs(), s.path("config", manifestFile), text)
 }
 
 // noteEnds writes the file beside the appenders, of the units that are on disk. Their records are made
@@ -53,7 +53,7 @@ func (s *Store) noteEnds() {
 	if s.deletions.Load() != deletions {
 		return // it may name a deleted topic; the next one does not
 	}
-	err := vfs.WriteFileAtomicIn(s.cfg.fs(), s.path("config", manifestFile), text)
+	err := vfs.ReplaceFileIn(s.cfg.fs(), s.path("config", manifestFile), text)
 	if err != nil {
 		s.cfg.Notice("list of queue ends not written", "err", err)
 	}
@@ -155,7 +155,7 @@ func (s *Store) forgetEnds(topic string) error {
 	if len(kept) == len(text) {
 		return nil
 	}
-	return vfs.WriteFileAtomicIn(s.cfg.fs(), path, kept)
+	return vfs.ReplaceFileIn(s.cfg.fs(), path, kept)
 }
 
 // restoreEnds gives the queues back the ends that the log no longer tells, since their last messages

@@ -272,7 +272,7 @@ func (s *Store) lastStopClean() (bool, error) {
 // writeAbort makes the file that says, as long as it exists, that the last stop was not clean. It
 // holds the process id (RocketMQ DefaultMessageStore.createTempFile).
 func writeAbort(fsys vfs.FS, path string) error {
-	return vfs.WriteFileAtomicIn(fsys, path, []byte(strconv.Itoa(os.Getpid())))
+	return vfs.ReplaceFileIn(fsys, path, []byte(strconv.Itoa(os.Getpid())))
 }
 
 func removeAbort(fsys vfs.FS, path string) error {

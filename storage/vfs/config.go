@@ -64,6 +64,26 @@ func writeFileAtomic(fsys FS, path string, data []byte) error {
 	return fsys.SyncDir(dir)
 }
 
+// ReplaceFileIn replaces a file, which needs no backup: at no moment is there neither the old content nor
+// the new one under its name, whatever ends the call, so a file whose presence says something is never
+// away. The content is durable on return. Directories are created. One caller at a time per path.
+func ReplaceFileIn(fsys FS, path string, data []byte) error {
+	err := fsys.MkdirAll(filepath.Dir(path))
+	if err == nil {
+		err = writeSynced(fsys, path+tempSuffix, data)
+	}
+	if err == nil {
+		err = fsys.Rename(path+tempSuffix, path)
+	}
+	if err == nil {
+		err = fsys.SyncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("vfs: write %s: %w", path, err)
+	}
+	return nil
+}
+
 // writeSynced writes a whole file and waits for the disk.
 func writeSynced(fsys FS, path string, data []byte) error {
 	f, err := fsys.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
