@@ -55,13 +55,14 @@ func TestE2EApacheReports(t *testing.T) {
 		name, line string
 		names      []string
 		last       string // of the output
+		beside     string // runs as long as the program: a consumer needs something to read in each second
 	}{
 		{
 			"producer", "apache-producer -t reports -w 2 -s 100 -ri 1000",
 			[]string{
 				"Current Time", "Send TPS", "Max RT(ms)", "Average RT(ms)", "Send Failed", "Response Failed",
 			},
-			"[Complete] Send Total: ",
+			"[Complete] Send Total: ", "",
 		},
 		{
 			"batch", "apache-batch-producer -t batches -w 1 -b 4 -s 100 -ri 1000",
@@ -69,7 +70,7 @@ func TestE2EApacheReports(t *testing.T) {
 				"Current Time", "Send TPS", "Send MPS", "Max RT(ms)", "Average RT(ms)",
 				"Average Message RT(ms)", "Send Failed", "Send Message Failed",
 			},
-			"",
+			"", "",
 		},
 		{
 			"consumer", "apache-consumer -t reports -g readers -ri 1000",
@@ -77,7 +78,7 @@ func TestE2EApacheReports(t *testing.T) {
 				"Current Time", "Consume TPS", "AVG(B2C) RT(ms)", "AVG(S2C) RT(ms)", "MAX(B2C) RT(ms)",
 				"MAX(S2C) RT(ms)", "Consume Fail",
 			},
-			"",
+			"", "perf produce --topic reports --rate 200",
 		},
 		{
 			"transactions", "apache-transaction-producer -t halves -w 1 -s 100 -i 5 -ri 1000",
@@ -85,7 +86,7 @@ func TestE2EApacheReports(t *testing.T) {
 				"Current Time", "Send TPS", "Max RT(ms)", "AVG RT(ms)", "Send Failed", "Check",
 				"UnexpectedCheck", "DuplicatedCheck",
 			},
-			"",
+			"", "",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -94,6 +95,11 @@ func TestE2EApacheReports(t *testing.T) {
 			defer cancel()
 			ctx, stop := context.WithCancel(limit)
 			defer stop()
+			var beside sync.WaitGroup
+			defer beside.Wait()
+			if tc.beside != "" {
+				beside.Go(func() { run(ctx, append(strings.Fields(tc.beside), "-n", ns), io.Discard, io.Discard, noEnv) })
+			}
 			out := &reports{stop: stop}
 			args := append([]string{"perf"}, strings.Fields(tc.line)...)
 			code := run(ctx, append(args, "-n", ns), out, io.Discard, noEnv)
