@@ -129,6 +129,7 @@ func (i *Installation) Command(ctx context.Context, home, mainClass string, jvm,
 		"--add-exports", "java.base/sun.nio.ch=ALL-UNNAMED",
 		"--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED",
 		"-Djava.net.preferIPv4Stack=true",
+		"-Dfile.encoding=UTF-8", // as on hosts with a locale; without one it would be ASCII
 		"-Duser.home=" + home,
 	}
 	line = append(line, jvm...)
