@@ -331,12 +331,13 @@ func (c *Client) over(
 // silence is how long a call must have waited for its end to say something of the connection.
 const silence = 100 * time.Millisecond
 
-// unanswered reports whether a call ran out of time on a connection from which nothing at all came
-// meanwhile. Such a connection may be half open, so the next call makes another (RocketMQ's
+// unanswered reports whether a call ran out of time on a connection from which nothing came meanwhile,
+// the first quarter aside, in which the answer to an earlier call may have been on its way. Such a
+// connection may be half open, so the next call makes another (RocketMQ's
 // NettyRemotingClient.invokeSync closes it).
 func unanswered(conn *invoke.Conn, took time.Duration, err error) bool {
 	return err != nil && took >= silence && errors.Is(err, context.DeadlineExceeded) &&
-		conn.Silent() >= took
+		conn.Silent() >= took-took/4
 }
 
 // call asks a broker and turns other answers than success into a *BrokerError.
