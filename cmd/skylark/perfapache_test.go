@@ -47,7 +47,7 @@ func fields(line string) (names, values []string) {
 func TestE2EApacheReports(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("RocketMQ's programs report from the tenth second on, so this takes twelve")
+		t.Skip("left out with -short: RocketMQ's programs report from the tenth second on, so this takes twelve")
 	}
 	ns := enginetest.Start(t).NameServer()
 	must(t, "perf", "produce", "-n", ns, "--topic", "reports", "--count", "10")

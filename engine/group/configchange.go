@@ -24,10 +24,10 @@ func (t *Configs) PutAll(cs []*protocol.SubscriptionGroupConfig) error {
 	return t.update(func(e *configEdit) {
 		for _, c := range cs {
 			made := *c
-			made.Attributes = mergeAttributes(e.get(c.GroupName), c.Attributes)
-			e.set(c.GroupName, &made)
+			made.Attributes = mergeAttributes(e.Get(c.GroupName), c.Attributes)
+			e.Set(c.GroupName, &made)
 		}
-		e.newVersion = true
+		e.NewVersion = true
 	})
 }
 
@@ -53,23 +53,23 @@ func mergeAttributes(
 // group that reads too far behind.
 func (t *Configs) DisableConsume(name string) error {
 	return t.update(func(e *configEdit) {
-		old := e.get(name)
+		old := e.Get(name)
 		if old == nil || !old.ConsumeEnable {
 			return
 		}
 		made := *old
 		made.ConsumeEnable = false
-		e.set(name, &made)
+		e.Set(name, &made)
 	})
 }
 
 // Delete removes a group and what is forbidden to it. A group that is not there is no error.
 func (t *Configs) Delete(name string) error {
 	return t.update(func(e *configEdit) {
-		if e.get(name) == nil && e.forbidden[name] == nil {
+		if e.Get(name) == nil && e.forbidden[name] == nil {
 			return
 		}
-		e.set(name, nil)
+		e.Set(name, nil)
 		if e.forbidden[name] != nil {
 			e.forbidden = maps.Clone(e.forbidden)
 			delete(e.forbidden, name)
@@ -97,27 +97,10 @@ func (t *Configs) SetForbidden(group, topic string, bits int32, on bool) error {
 
 // configEdit is what one change makes of the table.
 type configEdit struct {
-	groups  map[string]*protocol.SubscriptionGroupConfig // before it; not to be changed
-	changed map[string]*protocol.SubscriptionGroupConfig // nil: removed
+	tablefile.Edit[protocol.SubscriptionGroupConfig]
 
-	forbidden  map[string]map[string]int32 // cloned before it is changed
-	touched    []string                    // groups for which that was
-	newVersion bool                        // even if no group has changed
-	write      bool                        // even if nothing has changed
-}
-
-func (e *configEdit) get(name string) *protocol.SubscriptionGroupConfig {
-	if c, ok := e.changed[name]; ok {
-		return c
-	}
-	return e.groups[name]
-}
-
-func (e *configEdit) set(name string, c *protocol.SubscriptionGroupConfig) {
-	if e.changed == nil {
-		e.changed = map[string]*protocol.SubscriptionGroupConfig{}
-	}
-	e.changed[name] = c
+	forbidden map[string]map[string]int32 // cloned before it is changed
+	touched   []string                    // groups for which that was
 }
 
 // configChange is an edit on its way, and what came of it.
@@ -128,7 +111,7 @@ type configChange struct {
 
 // Persist writes the table as it is. The broker calls it when it stops.
 func (t *Configs) Persist() error {
-	return t.update(func(e *configEdit) { e.write = true })
+	return t.update(func(e *configEdit) { e.Write = true })
 }
 
 // update has one change made, written to the file and then published, with others that come at the
@@ -148,61 +131,41 @@ func (t *Configs) update(apply func(e *configEdit)) error {
 func (t *Configs) changeAll(cs []*configChange) error {
 	old := t.current.Load()
 	next := *old
-	now, owned, write := t.cfg.Now().UnixMilli(), false, false
+	now, write := t.cfg.Now().UnixMilli(), false
+	var names []string
 	for _, c := range cs {
-		e := &configEdit{groups: next.groups, forbidden: next.forbidden}
+		e := &configEdit{Edit: tablefile.NewEdit(next.groups), forbidden: next.forbidden}
 		c.apply(e)
-		write = write || e.write
-		if len(e.changed) == 0 && len(e.touched) == 0 && !e.newVersion {
+		write = write || e.Write
+		changed := e.Changed()
+		if len(changed) == 0 && len(e.touched) == 0 && !e.NewVersion {
 			continue
 		}
 		write = true
 		next.version.Next(now)
 		next.forbidden = e.forbidden
-		if len(e.changed) > 0 && !owned {
-			next.groups, owned = maps.Clone(next.groups), true
+		if len(names) == 0 && len(changed) > 0 {
+			next.groups = maps.Clone(next.groups)
 		}
-		for name, config := range e.changed {
-			if next.groups[name] = config; config == nil {
-				delete(next.groups, name)
-			}
-		}
-		c.changed = slices.AppendSeq(e.touched, maps.Keys(e.changed))
+		e.Apply(next.groups)
+		names = append(names, changed...)
+		c.changed = append(e.touched, changed...)
 		slices.Sort(c.changed)
 	}
 	if !write {
 		return nil
 	}
-	if err := t.write(&next, cs); err != nil {
+	if err := t.write(&next, names); err != nil {
 		return err
 	}
 	t.current.Store(&next)
 	return nil
 }
 
-// write writes the file of a state that follows from the one before by changes, of which only these are
-// encoded.
-func (t *Configs) write(s *configState, cs []*configChange) error {
-	var changes []tablefile.Change
-	add := func(name string) {
-		c := tablefile.Change{Name: name}
-		if config := s.groups[name]; config != nil {
-			c.Text = append(protocol.MarshalFastJSON(name), ':')
-			c.Text = append(c.Text, protocol.MarshalFastJSON(config)...)
-		}
-		changes = append(changes, c)
-	}
-	if s.entries == nil {
-		for name := range s.groups {
-			add(name)
-		}
-	} else {
-		for _, c := range cs {
-			for _, name := range c.changed {
-				add(name)
-			}
-		}
-	}
+// write writes the file of a state that follows from the one before by changes of these entries, which
+// alone are encoded.
+func (t *Configs) write(s *configState, names []string) error {
+	changes := tablefile.Texts(s.entries, s.groups, names, protocol.MarshalFastJSON)
 	head := append([]byte(`{"dataVersion":`), protocol.MarshalFastJSON(s.version)...)
 	head = append(append(head, `,"forbiddenTable":`...), protocol.MarshalFastJSON(s.forbidden)...)
 	head = append(head, `,"subscriptionGroupTable":{`...)

@@ -167,12 +167,12 @@ func (t *Configs) LookupOrCreate(
 		return nil, false, nil
 	}
 	err = t.update(func(e *configEdit) {
-		if c = e.get(name); c != nil {
+		if c = e.Get(name); c != nil {
 			return
 		}
 		made := protocol.DefaultSubscriptionGroup(name)
 		c = &made
-		e.set(name, c)
+		e.Set(name, c)
 	})
 	return c, err == nil, err
 }

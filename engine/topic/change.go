@@ -5,7 +5,6 @@ package topic
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/skylarkmq/skylark/engine/tablefile"
 	"github.com/skylarkmq/skylark/net/protocol"
@@ -24,7 +23,7 @@ func (t *Table) Put(c *protocol.TopicConfig) error {
 func (t *Table) PutAll(cs []*protocol.TopicConfig) error {
 	return t.update(func(e *edit) error {
 		for _, c := range cs {
-			old := e.get(c.TopicName)
+			old := e.Get(c.TopicName)
 			var have map[string]string
 			if old != nil {
 				have = old.Attributes
@@ -38,7 +37,7 @@ func (t *Table) PutAll(cs []*protocol.TopicConfig) error {
 			if old != nil && equal(old, repaired(&made)) {
 				continue
 			}
-			e.set(c.TopicName, repaired(&made))
+			e.Set(c.TopicName, repaired(&made))
 		}
 		return nil
 	})
@@ -47,8 +46,8 @@ func (t *Table) PutAll(cs []*protocol.TopicConfig) error {
 // Delete removes a topic. A topic that is not there is no error, as in RocketMQ.
 func (t *Table) Delete(name string) error {
 	return t.update(func(e *edit) error {
-		if e.get(name) != nil {
-			e.set(name, nil)
+		if e.Get(name) != nil {
+			e.Set(name, nil)
 		}
 		return nil
 	})
@@ -58,11 +57,11 @@ func (t *Table) Delete(name string) error {
 // TopicConfigManager.updateOrderTopicConfig, after a registration returned the order table).
 func (t *Table) SetOrdered(ordered func(name string) bool) error {
 	return t.update(func(e *edit) error {
-		for name, c := range e.topics {
+		for name, c := range e.Before() {
 			if want := ordered(name); c.Order != want {
 				made := *c
 				made.Order = want
-				e.set(name, &made)
+				e.Set(name, &made)
 			}
 		}
 		return nil
@@ -73,7 +72,7 @@ func (t *Table) SetOrdered(ordered func(name string) bool) error {
 // such as the broker's own permission.
 func (t *Table) Bump() error {
 	return t.update(func(e *edit) error {
-		e.newVersion = true
+		e.NewVersion = true
 		return nil
 	})
 }
@@ -82,33 +81,13 @@ func (t *Table) Bump() error {
 // never changed has a file too.
 func (t *Table) Persist() error {
 	return t.update(func(e *edit) error {
-		e.write = true
+		e.Write = true
 		return nil
 	})
 }
 
 // edit is what one change makes of the table.
-type edit struct {
-	topics  map[string]*protocol.TopicConfig // before it; not to be changed
-	changed map[string]*protocol.TopicConfig // nil: removed
-
-	newVersion bool // even if no topic has changed
-	write      bool // even if nothing has changed
-}
-
-func (e *edit) get(name string) *protocol.TopicConfig {
-	if c, ok := e.changed[name]; ok {
-		return c
-	}
-	return e.topics[name]
-}
-
-func (e *edit) set(name string, c *protocol.TopicConfig) {
-	if e.changed == nil {
-		e.changed = map[string]*protocol.TopicConfig{}
-	}
-	e.changed[name] = c
-}
+type edit = tablefile.Edit[protocol.TopicConfig]
 
 // change is an edit on its way, and what came of it.
 type change struct {
@@ -137,61 +116,40 @@ func (t *Table) update(apply func(e *edit) error) error {
 func (t *Table) changeAll(cs []*change) error {
 	old := t.current.Load()
 	next := &state{version: old.version, topics: old.topics, entries: old.entries}
-	now, owned, write := t.cfg.Now().UnixMilli(), false, false
+	now, write := t.cfg.Now().UnixMilli(), false
+	var names []string
 	for _, c := range cs {
-		e := &edit{topics: next.topics}
-		if c.err = c.apply(e); c.err != nil {
+		e := tablefile.NewEdit(next.topics)
+		if c.err = c.apply(&e); c.err != nil {
 			continue
 		}
-		write = write || e.write
-		if len(e.changed) == 0 && !e.newVersion {
+		write = write || e.Write
+		c.changed = e.Changed()
+		if len(c.changed) == 0 && !e.NewVersion {
 			continue
 		}
 		write = true
 		next.version.Next(now)
-		if len(e.changed) > 0 && !owned {
-			next.topics, owned = maps.Clone(next.topics), true
+		if len(names) == 0 && len(c.changed) > 0 {
+			next.topics = maps.Clone(next.topics)
 		}
-		for name, config := range e.changed {
-			if next.topics[name] = config; config == nil {
-				delete(next.topics, name)
-			}
-		}
-		c.changed = slices.Sorted(maps.Keys(e.changed))
+		e.Apply(next.topics)
+		names = append(names, c.changed...)
 	}
 	if !write {
 		return nil
 	}
-	if err := t.write(next, cs); err != nil {
+	if err := t.write(next, names); err != nil {
 		return err
 	}
 	t.current.Store(next)
 	return nil
 }
 
-// write writes the file of a state that follows from the one before by changes, of which only these are
-// encoded.
-func (t *Table) write(s *state, cs []*change) error {
-	var changes []tablefile.Change
-	add := func(name string) {
-		c := tablefile.Change{Name: name}
-		if config := s.topics[name]; config != nil {
-			c.Text = append(protocol.MarshalFastJSON(name), ':')
-			c.Text = append(c.Text, protocol.MarshalFastJSON(config)...)
-		}
-		changes = append(changes, c)
-	}
-	if s.entries == nil {
-		for name := range s.topics {
-			add(name)
-		}
-	} else {
-		for _, c := range cs {
-			for _, name := range c.changed {
-				add(name)
-			}
-		}
-	}
+// write writes the file of a state that follows from the one before by changes of these entries, which
+// alone are encoded.
+func (t *Table) write(s *state, names []string) error {
+	changes := tablefile.Texts(s.entries, s.topics, names, protocol.MarshalFastJSON)
 	head := append([]byte(`{"dataVersion":`), protocol.MarshalFastJSON(s.version)...)
 	head = append(head, `,"topicConfigTable":{`...)
 	data, entries := s.entries.With(head, []byte("}}"), changes)

@@ -37,7 +37,7 @@ func (t *Table) CreateOnSend(req CreateOnSend) (*protocol.TopicConfig, error) {
 // inherit makes the topic from its default topic, or nil when that one does not allow it. With
 // automatic creation off TBW102 passes nothing on, even if an older start left it in the file.
 func (t *Table) inherit(e *edit, req CreateOnSend) *protocol.TopicConfig {
-	from := e.get(req.DefaultTopic)
+	from := e.Get(req.DefaultTopic)
 	if from == nil || from.Perm&protocol.PermInherit == 0 {
 		return nil
 	}
@@ -87,13 +87,13 @@ func (t *Table) ensure(
 ) (*protocol.TopicConfig, error) {
 	var result *protocol.TopicConfig
 	err := t.update(func(e *edit) error {
-		if result = e.get(name); result != nil {
+		if result = e.Get(name); result != nil {
 			return nil
 		}
 		if result = create(e); result == nil {
 			return ErrNotCreatable
 		}
-		e.set(name, result)
+		e.Set(name, result)
 		return nil
 	})
 	if err != nil {
@@ -108,7 +108,7 @@ func (t *Table) ensureOrder(
 ) (*protocol.TopicConfig, error) {
 	var result *protocol.TopicConfig
 	err := t.update(func(e *edit) error {
-		result = e.get(name)
+		result = e.Get(name)
 		switch {
 		case result == nil:
 			result = create()
@@ -119,7 +119,7 @@ func (t *Table) ensureOrder(
 			made.Order = order
 			result = &made
 		}
-		e.set(name, result)
+		e.Set(name, result)
 		return nil
 	})
 	if err != nil {
