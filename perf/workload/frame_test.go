@@ -229,11 +229,7 @@ func (d *dribble) Read(p []byte) (int, error) {
 // TestAllocsSend: a request queued and its answer settled cost no allocation.
 func TestAllocsSend(t *testing.T) {
 	cfg := DefaultProduce()
-	p := &producer{cfg: &cfg, timing: &timing{clock: measure.NewClock()}, tags: 1}
-	p.bodies = (&frameMaker{cfg: &cfg, prefix: testPrefix}).payloads([]rawBody{{bytes: make([]byte, 100)}})
-	p.gate.Set(measure.Measuring)
-	s := newSender(p, 0, []target{{topic: "load", broker: "b", queue: 7}}, testPrefix)
-	s.group = &group{run: p, rec: measure.NewRecorder(&p.gate)}
+	s := senderAlone(&cfg)
 	var answer []byte
 	got := testing.AllocsPerRun(1000, func() {
 		at := s.place & uint32(len(s.slots)-1)

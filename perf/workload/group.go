@@ -226,7 +226,7 @@ func (g *group) refill(s *sender, now int64) {
 	}
 	g.again(s, now)
 	if !s.finished && len(s.out) == 0 && s.quietTo <= now {
-		for s.inFlight < s.room {
+		for !s.full() {
 			if g.run.stopped.Load() || !s.permit() {
 				s.finished = true
 				break
@@ -441,7 +441,7 @@ func (g *group) pace(now int64) {
 			}
 			s.queue(due, now)
 			s.sched.next++
-			if s.inFlight >= s.room || len(s.out) >= writeBuffer {
+			if s.full() || len(s.out) >= writeBuffer {
 				break
 			}
 		}
@@ -455,7 +455,7 @@ func (g *group) pace(now int64) {
 
 // enqueue puts a sender that could send into the heap of due moments.
 func (g *group) enqueue(s *sender) {
-	if s.queued || s.finished || s.sock == nil || len(s.out) > 0 || s.inFlight >= s.room {
+	if s.queued || s.finished || s.sock == nil || len(s.out) > 0 || s.full() {
 		return
 	}
 	if due := s.sched.due(); due != math.MaxInt64 {

@@ -3,6 +3,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 )
 
 const (
-	pullBuffer = 1 << 20
+	pullBuffer = 1 << 20     // bytes of a connection's read buffer, unless a frame is larger
 	pullRetry  = time.Second // after a pull that was refused
 	// pullTick is how often a connection without traffic looks around.
 	pullTick = 500 * time.Millisecond
@@ -51,6 +52,8 @@ type consumer struct {
 // offset stands in the answer.
 type pullQueue struct {
 	target target
+	topic  []byte // of target, for requests
+	broker []byte
 	place  measure.Place
 	next   int64
 	end    int64        // queue end as last heard of
@@ -61,7 +64,7 @@ type pullQueue struct {
 
 func newPullQueue(t *target, next, end int64) *pullQueue {
 	return &pullQueue{
-		target: *t, next: next, end: end,
+		target: *t, topic: []byte(t.topic), broker: []byte(t.broker), next: next, end: end,
 		place: measure.Place{Topic: t.topic, Broker: t.broker, Queue: t.queue},
 	}
 }
@@ -72,6 +75,8 @@ type puller struct {
 	run     *consumer
 	addr    string
 	group   []byte
+	filter  []byte
+	kind    []byte       // of filter; nil: TAG
 	queues  []*pullQueue // opaque is opaqueBase + index
 	rec     *measure.Recorder
 	checker *measure.Checker // nil unless verifying
@@ -90,6 +95,10 @@ type puller struct {
 func newPuller(c *consumer, addr, group string) *puller {
 	p := &puller{
 		run: c, addr: addr, group: []byte(group), rec: measure.NewRecorder(&c.gate),
+		filter: []byte(cmp.Or(c.cfg.Filter, "*")),
+	}
+	if c.cfg.FilterType != "" {
+		p.kind = []byte(c.cfg.FilterType)
 	}
 	return p
 }
@@ -244,16 +253,10 @@ func (p *puller) appendPull(at int, q *pullQueue) {
 	flags := protocol.PullSuspend | protocol.PullSubscription
 	h := &p.header
 	*h = protocol.PullRequest{
-		Group: p.group, Topic: []byte(q.target.topic), QueueID: q.target.queue,
+		Group: p.group, Topic: q.topic, QueueID: q.target.queue,
 		QueueOffset: q.next, MaxMessages: int32(cfg.PullBatch), SysFlag: flags,
-		SuspendMS: time.Duration(cfg.Suspend).Milliseconds(), Subscription: subscriptionAll,
-		MaxBytes: -1, RequestSource: -1, BrokerName: []byte(q.target.broker),
-	}
-	if cfg.Filter != "" {
-		h.Subscription = []byte(cfg.Filter)
-	}
-	if cfg.FilterType != "" {
-		h.ExpressionType = []byte(cfg.FilterType)
+		SuspendMS: time.Duration(cfg.Suspend).Milliseconds(), Subscription: p.filter,
+		ExpressionType: p.kind, MaxBytes: -1, RequestSource: -1, BrokerName: q.broker,
 	}
 	if cfg.Commit {
 		h.SysFlag |= protocol.PullCommitOffset
@@ -271,8 +274,6 @@ func (p *puller) appendPull(at int, q *pullQueue) {
 	h.AppendFields(&e)
 	p.out = e.End(nil)
 }
-
-var subscriptionAll = []byte("*") // read only
 
 // answers handles every complete frame that was read.
 func (p *puller) answers() error {

@@ -17,9 +17,9 @@ import (
 const (
 	readBuffer  = 256 << 10
 	writeBuffer = 256 << 10 // a write is cut here, so that answers are read meanwhile
-	slotsMin    = 1 << 6
-	slotsOpen   = 1 << 16 // requests without an answer of one connection at a fixed rate, at most
-	slotsAll    = 1 << 20 // the same of all connections
+	slotsMin    = 1 << 6    // of a connection's table to begin with, at least
+	slotsOpen   = 1 << 16   // requests without an answer of one connection at a fixed rate, at most
+	slotsAll    = 1 << 20   // the same of all connections
 	redialFirst = 100 * time.Millisecond
 	redialMost  = time.Second
 )
@@ -77,9 +77,9 @@ type sender struct {
 	targets []target
 
 	templates []template
-	slots     []slot // a power of two
+	slots     []slot // a power of two: twice the most that was in flight, see slotsMin
 	inFlight  int
-	room      int       // requests it may have in flight
+	room      int       // requests it may have in flight, or waiting in again
 	streams   []*stream // of this life of the connection; nil unless numbered
 	again     []resend  // to be sent before anything new
 
@@ -120,7 +120,7 @@ func newSender(p *producer, index int, targets []target, prefix string) *sender 
 	if p.cfg.paced() {
 		s.room = min(max(slotsAll/p.cfg.Connections, p.cfg.InFlight), slotsOpen)
 	}
-	for size < 2*s.room {
+	for size < 2*p.cfg.InFlight {
 		size *= 2
 	}
 	s.slots = make([]slot, size)
@@ -253,6 +253,11 @@ func (s *sender) queueAgain(now int64) {
 }
 
 func (s *sender) append(t *template, sl slot, now int64) {
+	if 2*s.inFlight >= len(s.slots) {
+		// At a fixed rate far more may be in flight than ever is, and a place is used again only when
+		// its turn comes: a table of all that may be would be touched to its end within seconds.
+		s.slots = append(s.slots, make([]slot, len(s.slots))...)
+	}
 	mask := uint32(len(s.slots) - 1)
 	for s.slots[s.place&mask].busy {
 		s.place++
@@ -281,6 +286,10 @@ func (s *sender) append(t *template, sl slot, now int64) {
 	s.inFlight++
 	s.group.waiting++
 }
+
+// full reports whether nothing new may be sent before an answer comes. What is to be sent again has
+// its place already, so that a broker that refuses everything does not fill the memory with it.
+func (s *sender) full() bool { return s.inFlight+len(s.again) >= s.room }
 
 // setBorn renders the wall clock, at most once a millisecond.
 func (s *sender) setBorn(now int64) {

@@ -8,6 +8,10 @@ import (
 	"github.com/skylarkmq/skylark/perf/measure"
 )
 
+// missingMost bounds the runs of numbers that one stream lists as never answered: its closing message
+// carries them, 16 bytes each, and a checker remembers no more holes either.
+const missingMost = 1 << 16
+
 // stream numbers what one life of a connection sends to one queue.
 type stream struct {
 	number uint32
@@ -18,6 +22,7 @@ type stream struct {
 
 	answered map[uint64]uint64 // count by first number, of answers above floor
 	missing  []measure.Range   // refused, or without an answer when the connection died
+	unlisted uint64            // numbers that missing had no room for
 }
 
 // done marks numbers as answered and moves the floor.
@@ -42,6 +47,10 @@ func (s *stream) done(first, count uint64) {
 func (s *stream) miss(first, count uint64) {
 	if n := len(s.missing); n > 0 && s.missing[n-1].First+s.missing[n-1].Count == first {
 		s.missing[n-1].Count += count
+		return
+	}
+	if len(s.missing) == missingMost {
+		s.unlisted += count
 		return
 	}
 	s.missing = append(s.missing, measure.Range{First: first, Count: count})
@@ -76,6 +85,7 @@ func (ss *streams) close(list []*stream) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for _, s := range list {
+		s.answered = nil // nothing of it is in flight any more
 		if s.next > 0 {
 			ss.ended = append(ss.ended, s)
 		}
