@@ -20,6 +20,7 @@ type preparer struct {
 	cursor atomic.Int64            // where, as of the last wake-up
 	want   chan int64              // base of the segment to create, at most one
 	ready  chan prepared           // the answer to want, at most one
+	pace   pace
 }
 
 // prepared is a new segment or why there is none.
@@ -82,6 +83,7 @@ func (l *Log) runPopulator() {
 	for {
 		select {
 		case <-l.prepare.wake:
+			l.prepare.pace.wake(time.Now())
 			l.populateAhead()
 		case <-l.stop:
 			return
@@ -133,11 +135,7 @@ func (l *Log) populateAhead() {
 		if at < 0 { // the tail is newer than the cursor
 			at = 0
 		}
-		more, err := seg.file.Populate(at, at+int(l.cfg.PopulateWindow), int(l.cfg.PopulateStep))
-		if err != nil {
-			l.cfg.Notice("CommitLog pages are not created ahead any more", "err", err)
-		}
-		if !more {
+		if !l.populateStep(seg, at) {
 			return
 		}
 		select {
@@ -146,6 +144,63 @@ func (l *Log) populateAhead() {
 		default:
 		}
 	}
+}
+
+// Populating gently takes more of a processor than at once, unless memory is not at hand, and keeps
+// nobody waiting. See mappedfile.File.PopulateGently.
+const (
+	// slowStep is the least time in which a writer goes a step that is populated gently: at 64 MB/s
+	// that takes 5 % of a processor.
+	slowStep = 16 * time.Millisecond
+	// stall is how long a step takes at least that had to wait for memory.
+	stall = 4 * time.Millisecond
+	// stallBytes are populated gently after it.
+	stallBytes = 64 << 20
+)
+
+// pace is how fast the writer is, and memory. Confined to the populator.
+type pace struct {
+	woken  time.Time
+	slow   bool  // the writer took his time for the last step
+	stalls int64 // bytes to populate gently, since memory was not at hand
+}
+
+// wake notes that the writer has gone another step.
+func (p *pace) wake(now time.Time) {
+	p.slow = now.Sub(p.woken) >= slowStep
+	p.woken = now
+}
+
+// gentle reports whether the next step is to be populated gently.
+func (p *pace) gentle(step int64) bool {
+	p.stalls = max(p.stalls-step, -1)
+	return p.slow || p.stalls >= 0
+}
+
+// took notes how long a step took that was not.
+func (p *pace) took(d time.Duration) {
+	if d >= stall {
+		p.stalls = stallBytes
+	}
+}
+
+// populateStep creates the pages of one step of the window at a place of the tail, and reports whether more
+// is left to do.
+func (l *Log) populateStep(seg *segment, at int) (more bool) {
+	p := &l.prepare.pace
+	end, step := at+int(l.cfg.PopulateWindow), l.cfg.PopulateStep
+	var err error
+	if p.gentle(step) {
+		more, err = seg.file.PopulateGently(at, end, int(step))
+	} else {
+		began := time.Now()
+		more, err = seg.file.Populate(at, end, int(step))
+		p.took(time.Since(began))
+	}
+	if err != nil {
+		l.cfg.Notice("CommitLog pages are not created ahead any more", "err", err)
+	}
+	return more
 }
 
 // createIn makes the segment at base in a directory, with its first pages. Its length and name are durable before it
@@ -164,7 +219,7 @@ func (l *Log) createIn(dir string, base int64) (*segment, error) {
 		return &segment{base: base, file: file}, nil
 	}
 	for {
-		more, err := file.Populate(0, int(l.cfg.PopulateWindow), int(l.cfg.PopulateStep))
+		more, err := file.PopulateGently(0, int(l.cfg.PopulateWindow), int(l.cfg.PopulateStep))
 		if err != nil {
 			l.cfg.Notice("CommitLog pages are not created ahead any more", "err", err)
 		}

@@ -156,22 +156,56 @@ func TestHoldsConcurrent(t *testing.T) {
 
 func TestPopulate(t *testing.T) {
 	t.Parallel()
-	f := create(t)
-	f.Bytes()[vfs.PageSize] = 7
-	for calls := 1; ; calls++ {
-		more, err := f.Populate(vfs.PageSize+5, 9*vfs.PageSize, 2*vfs.PageSize)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !more {
-			if f.Populated() != 0 && (calls != 4 || f.Populated() != 9*vfs.PageSize) {
-				t.Errorf("%d calls, populated up to %d", calls, f.Populated())
+	for name, populate := range map[string]func(*mappedfile.File, int, int, int) (bool, error){
+		"at once": (*mappedfile.File).Populate, "gently": (*mappedfile.File).PopulateGently,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := create(t)
+			f.Bytes()[vfs.PageSize] = 7
+			for calls := 1; ; calls++ {
+				more, err := populate(f, vfs.PageSize+5, 9*vfs.PageSize, 2*vfs.PageSize)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !more {
+					if f.Populated() != 0 && (calls != 4 || f.Populated() != 9*vfs.PageSize) {
+						t.Errorf("%d calls, populated up to %d", calls, f.Populated())
+					}
+					break
+				}
 			}
-			break
-		}
+			if f.Bytes()[vfs.PageSize] != 7 {
+				t.Error("a byte was lost")
+			}
+		})
 	}
-	if f.Bytes()[vfs.PageSize] != 7 {
-		t.Error("a byte was lost")
+}
+
+// TestPopulateGently has nothing read ahead of what it makes.
+func TestPopulateGently(t *testing.T) {
+	t.Parallel()
+	const made, size = 1 << 20, 32 << 20
+	f, err := mappedfile.Create(vfs.OS(), filepath.Join(t.TempDir(), "f"), size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	if _, err := f.PopulateGently(0, made, made); err != nil {
+		t.Fatal(err)
+	}
+	if f.Populated() == 0 {
+		t.Skip("this kernel cannot populate")
+	}
+	in, err := f.Resident(0, made)
+	if errors.Is(err, vfs.ErrNotSupported) {
+		t.Skip("this kernel does not tell what is in memory")
+	}
+	if !in || err != nil {
+		t.Errorf("the pages are not in memory: %v", err)
+	}
+	if in, _ := f.Resident(made+64<<10, 64<<10); in {
+		t.Error("more than was asked for is in memory")
 	}
 }
 
