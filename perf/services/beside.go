@@ -72,7 +72,11 @@ type run struct {
 // measureBeside runs plain loads on a broker without services at work and on one with, in turn.
 func (p *plan) measureBeside(ctx context.Context, work string, out *results) error {
 	brokers := map[string]*broker{}
-	for _, side := range []string{plain, worked} {
+	sides := []string{plain, worked}
+	if p.rounds == 0 {
+		sides = sides[1:]
+	}
+	for _, side := range sides {
 		b, err := newBroker(p.skylark, side, filepath.Join(work, side))
 		if err != nil {
 			return err
@@ -82,6 +86,10 @@ func (p *plan) measureBeside(ctx context.Context, work string, out *results) err
 		}
 		defer b.End(syscall.SIGTERM)
 		brokers[side] = b
+		if p.rounds == 0 {
+			say("the broker is process %d", b.PID())
+			continue
+		}
 		if err := p.prepare(ctx, b); err != nil {
 			return err
 		}
@@ -91,19 +99,22 @@ func (p *plan) measureBeside(ctx context.Context, work string, out *results) err
 		return err
 	}
 	defer w.stop()
-	say("waiting until half messages are checked")
-	for w.checks.Load() < int64(p.halves) {
+	say("waiting until half messages are checked and each consumer has its message again")
+	for w.checks.Load() < int64(p.halves) || w.retries.Load() < 2*int64(p.consumers) {
 		if err := errors.Join(wait(ctx, 100*time.Millisecond), w.err()); err != nil {
 			return err
 		}
 	}
+	w.forget()
 	if err := p.alone(ctx, brokers[worked], w, out); err != nil {
 		return err
 	}
-	w.forget()
+	if p.rounds > 0 {
+		w.forget()
+	}
 	for round := range p.rounds {
 		for _, l := range p.loads() {
-			for _, side := range []string{plain, worked} {
+			for _, side := range sides {
 				say("round %d of %d: %s, %s", round+1, p.rounds, l.name, side)
 				r, err := p.load(ctx, brokers[side], l)
 				if err != nil {

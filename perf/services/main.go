@@ -44,7 +44,7 @@ func main() {
 	defer stop()
 	var p plan
 	flag.StringVar(&p.skylark, "skylark", "bin/skylark", "binary to measure")
-	flag.IntVar(&p.rounds, "rounds", 5, "measured runs of each load and broker")
+	flag.IntVar(&p.rounds, "rounds", 5, "measured runs of each load and broker; 0: only the services")
 	flag.DurationVar(&p.warmup, "warmup", time.Second, "not counted at the beginning of a run")
 	flag.DurationVar(&p.duration, "duration", 4*time.Second, "of a run, without warm-up")
 	flag.IntVar(&p.timers, "timers", 10_000, "timers that wait, 60 s each")
@@ -67,8 +67,8 @@ func main() {
 }
 
 func (p *plan) run(ctx context.Context) (err error) {
-	if p.rounds < 1 || p.timers < 1 || p.halves < 1 || p.consumers < 1 {
-		return errors.New("-rounds, -timers, -halves and -consumers are at least 1")
+	if p.rounds < 0 || p.timers < 1 || p.halves < 1 || p.consumers < 1 {
+		return errors.New("-timers, -halves and -consumers are at least 1, -rounds at least 0")
 	}
 	work, err := os.MkdirTemp(p.work, "skylark-services-*")
 	if err != nil {

@@ -110,7 +110,7 @@ func (r *results) markdown(commit string) string {
 	fmt.Fprintf(&out, "# What timers, transactions and retries cost others\n\nSkylark %s, %s. "+
 		"perf/README.md says how this is measured; raw.json has every run.\n", commit,
 		r.started.UTC().Format("2006-01-02 15:04 MST"))
-	if len(r.runs) > 0 {
+	if r.plan.beside {
 		r.besideTable(&out)
 	}
 	if len(r.pending) > 0 {
@@ -121,14 +121,34 @@ func (r *results) markdown(commit string) string {
 
 func (r *results) besideTable(out *strings.Builder) {
 	p := &r.plan
-	fmt.Fprintf(out, "\n## Plain loads beside services at work\n\n%d timers of 60 s, %d half messages "+
-		"that are checked every 30 s and stay undecided, %d consumers that each give a message back every "+
-		"10 s, %d messages a second with delay level 1. Medians of %d rounds, in turn on two brokers; the "+
-		"share is of the medians, its spread that of the rounds.\n\n",
-		p.timers, p.halves, p.consumers, time.Second/levelEvery, p.rounds)
-	fmt.Fprintf(out, "| load | figure | %s | %s | share | spread |\n|---|---|---|---|---|---|\n", plain,
+	title, how := "Plain loads beside services at work", fmt.Sprintf(" Medians of %d rounds, in turn on "+
+		"two brokers; the share is of the medians, its spread that of the rounds.", p.rounds)
+	if p.rounds == 0 {
+		title, how = "Services at work", ""
+	}
+	fmt.Fprintf(out, "\n## %s\n\n%d timers of 60 s, %d half messages that are checked every 30 s and stay "+
+		"undecided, %d consumers that each give a message back every 10 s, %d messages a second with delay "+
+		"level 1.%s\n", title, p.timers, p.halves, p.consumers, time.Second/levelEvery, how)
+	if p.rounds > 0 {
+		r.loadTable(out)
+	}
+	o := &r.own
+	fmt.Fprintf(out, "\nThe services alone, without another load: %.1f %% of a core, %.1f MB of anonymous "+
+		"memory, %.0f checks, %.0f retries and %.0f timers a second.\n", o.CPUPercent,
+		float64(o.RSSAnon)/1e6, o.Checks, o.Retries, o.Timers)
+	fmt.Fprint(out, "\nHow late messages were stored in their topic meanwhile:\n\n"+
+		"| | messages | p50 | p99 | p99.9 | max | early |\n|---|---|---|---|---|---|---|\n")
+	for _, name := range []string{"timers", "delay levels"} {
+		l := r.late[name]
+		fmt.Fprintf(out, "| %s | %d | %.0f ms | %.0f ms | %.0f ms | %.0f ms | %d |\n", name, l.Messages,
+			l.P50, l.P99, l.P999, l.Max, l.Early)
+	}
+}
+
+func (r *results) loadTable(out *strings.Builder) {
+	fmt.Fprintf(out, "\n| load | figure | %s | %s | share | spread |\n|---|---|---|---|---|---|\n", plain,
 		worked)
-	for _, l := range p.loads() {
+	for _, l := range r.plan.loads() {
 		for _, f := range figures() {
 			a, b := r.values(l.name, plain, f), r.values(l.name, worked, f)
 			if median(a) == 0 || l.name == "pull" && f.unit != "" {
@@ -142,17 +162,6 @@ func (r *results) besideTable(out *strings.Builder) {
 				f.digits, median(a), f.unit, f.digits, median(b), f.unit, median(b)/median(a),
 				slices.Min(shares), slices.Max(shares))
 		}
-	}
-	o := &r.own
-	fmt.Fprintf(out, "\nThe services alone, without another load: %.1f %% of a core, %.1f MB of anonymous "+
-		"memory, %.0f checks, %.0f retries and %.0f timers a second.\n", o.CPUPercent,
-		float64(o.RSSAnon)/1e6, o.Checks, o.Retries, o.Timers)
-	fmt.Fprint(out, "\nHow late messages were stored in their topic while the loads ran:\n\n"+
-		"| | messages | p50 | p99 | p99.9 | max | early |\n|---|---|---|---|---|---|---|\n")
-	for _, name := range []string{"timers", "delay levels"} {
-		l := r.late[name]
-		fmt.Fprintf(out, "| %s | %d | %.0f ms | %.0f ms | %.0f ms | %.0f ms | %d |\n", name, l.Messages,
-			l.P50, l.P99, l.P999, l.Max, l.Early)
 	}
 }
 
