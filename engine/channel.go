@@ -31,7 +31,7 @@ func (ch *channel) RemoteAddr() string { return ch.remote }
 // Closed tells whether the connection has ended. It may end at any moment after.
 func (ch *channel) Closed() bool { return ch.closed.Load() }
 
-// Send queues a whole frame for the client. It never blocks; a closed connection drops it.
+// Send queues whole frames for the client. It never blocks; a closed connection drops it.
 func (ch *channel) Send(frame []byte) { ch.ref.Post(push(frame)) }
 
 // closeChannels ends connections whose clients went silent.
@@ -56,10 +56,10 @@ func (hangUp) Run(c *eventloop.Conn) {
 	}
 }
 
-// push is a frame on its way to a connection.
+// push is frames on their way to a connection.
 type push []byte
 
-// Run writes the frame on the connection's own loop.
+// Run writes the frames on the connection's own loop.
 func (p push) Run(c *eventloop.Conn) {
 	if c != nil {
 		c.Commit(append(c.Reserve(), p...))
@@ -149,6 +149,34 @@ func (cs *clientCalls) Oneway(to group.Channel, code remoting.RequestCode, heade
 	to.Send(requestFrame(code, opaque, remoting.FlagOneway, header, body))
 }
 
+// onewaysTogether is how many bytes of requests are queued for a connection at once.
+const onewaysTogether = 256 << 10
+
+// Oneways sends n requests that are not answered, in one go.
+func (cs *clientCalls) Oneways(to group.Channel, code remoting.RequestCode, n int,
+	each func(i int) (remoting.Header, []byte),
+) {
+	var frames []byte
+	for i := range n {
+		header, body := each(i)
+		if size := len(body) + requestHead; frames == nil {
+			frames = make([]byte, 0, min((n-i)*size, max(onewaysTogether, size)))
+		}
+		frames = appendRequest(frames, code, remoting.Opaque(cs.opaque.Add(1)), remoting.FlagOneway,
+			header, body)
+		if len(frames) > onewaysTogether-len(body)-requestHead {
+			to.Send(frames)
+			frames = nil
+		}
+	}
+	if len(frames) > 0 {
+		to.Send(frames)
+	}
+}
+
+// requestHead is more than most headers of requests need, in bytes.
+const requestHead = 512
+
 // resolve hands an answer to whoever waits for it; others are dropped, as RocketMQ does.
 func (cs *clientCalls) resolve(ch *channel, cmd *remoting.Command) {
 	cs.mu.Lock()
@@ -166,7 +194,13 @@ func (cs *clientCalls) resolve(ch *channel, cmd *remoting.Command) {
 func requestFrame(code remoting.RequestCode, opaque remoting.Opaque, flag int32,
 	header remoting.Header, body []byte,
 ) []byte {
-	e := remoting.Begin(nil, remoting.Head{
+	return appendRequest(nil, code, opaque, flag, header, body)
+}
+
+func appendRequest(dst []byte, code remoting.RequestCode, opaque remoting.Opaque, flag int32,
+	header remoting.Header, body []byte,
+) []byte {
+	e := remoting.Begin(dst, remoting.Head{
 		Code: int32(code), Flag: flag, Language: remoting.LanguageJava, Version: remoting.ProtocolVersion,
 		Opaque: opaque, Serialize: remoting.JSON,
 	})

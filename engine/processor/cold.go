@@ -46,6 +46,11 @@ type ClientCaller interface {
 
 	// Oneway sends a request that gets no answer. It does not block.
 	Oneway(ch group.Channel, code remoting.RequestCode, header remoting.Header, body []byte)
+
+	// Oneways is Oneway for n requests in order, which cost one wake-up. each gives the i-th; what it
+	// returns is not kept.
+	Oneways(ch group.Channel, code remoting.RequestCode, n int,
+		each func(i int) (remoting.Header, []byte))
 }
 
 // Settings is the broker's configuration as an administrator sees it.

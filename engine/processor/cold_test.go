@@ -125,6 +125,16 @@ func (b *bench) Call(
 	return b.answer(code, h, body)
 }
 
+// Oneways implements processor.ClientCaller.
+func (b *bench) Oneways(
+	ch group.Channel, code remoting.RequestCode, n int, each func(i int) (remoting.Header, []byte),
+) {
+	for i := range n {
+		h, body := each(i)
+		b.Oneway(ch, code, h, body)
+	}
+}
+
 // Oneway implements processor.ClientCaller.
 func (b *bench) Oneway(ch group.Channel, code remoting.RequestCode, h remoting.Header, _ []byte) {
 	b.mu.Lock()

@@ -78,9 +78,9 @@ const producerTries = 3
 // AskProducer returns what transaction.Config.Producer wants: it chooses a connected producer of a
 // group, each in turn, and sends it a one-way CHECK_TRANSACTION_STATE.
 func AskProducer(clients ClientCaller, members *group.Members, broker string) func(name string) (
-	ask func(*transaction.Check), ok bool,
+	p transaction.Producer, ok bool,
 ) {
-	return func(name string) (func(*transaction.Check), bool) {
+	return func(name string) (transaction.Producer, bool) {
 		for range producerTries {
 			ch, ok := members.PickProducer(name)
 			if !ok {
@@ -89,12 +89,25 @@ func AskProducer(clients ClientCaller, members *group.Members, broker string) fu
 			if c, known := ch.(interface{ Closed() bool }); known && c.Closed() {
 				continue
 			}
-			return func(c *transaction.Check) {
-				clients.Oneway(ch, remoting.CheckTransactionState, checkHeader(c, broker), c.Record)
-			}, true
+			return asked{clients, ch, broker}, true
 		}
 		return nil, false
 	}
+}
+
+// asked is a producer and the way to it.
+type asked struct {
+	clients ClientCaller
+	ch      group.Channel
+	broker  string
+}
+
+// Ask implements transaction.Producer.
+func (a asked) Ask(checks []transaction.Check) {
+	a.clients.Oneways(a.ch, remoting.CheckTransactionState, len(checks),
+		func(i int) (remoting.Header, []byte) {
+			return checkHeader(&checks[i], a.broker), checks[i].Record
+		})
 }
 
 func checkHeader(c *transaction.Check, broker string) *protocol.CheckTransactionStateRequest {

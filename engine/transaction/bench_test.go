@@ -33,7 +33,7 @@ func BenchmarkTransaction(b *testing.B) {
 			s := transaction.New(transaction.Config{
 				Store: store, Offsets: offsets, StoreHost: host,
 				GiveUpTopic: func() error { return nil },
-				Producer:    func(string) (func(*transaction.Check), bool) { return nil, false },
+				Producer:    func(string) (transaction.Producer, bool) { return nil, false },
 			})
 			defer s.Close()
 			props := record.AppendProperty(nil, "TRAN_MSG", "true")

@@ -5,12 +5,12 @@ package transaction
 import (
 	"container/heap"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/storage"
-	"github.com/skylarkmq/skylark/storage/record"
 	"github.com/skylarkmq/skylark/zerocopy"
 )
 
@@ -41,17 +41,23 @@ type plan struct {
 	action action
 	half   half
 	region zerocopy.Region
-	ask    func(*Check)
+	to     Producer
 }
 
 // Step checks what is due and commits the positions. It returns when it wants to be called again;
 // zero when nothing waits. It blocks on the store; a second call waits for the first.
 func (s *Service) Step(now time.Time) (next time.Time) {
+	next, _ = s.step(now, math.MaxInt64)
+	return next
+}
+
+// step is Step for about so long; more says that it did not come to the end.
+func (s *Service) step(now time.Time, most time.Duration) (next time.Time, more bool) {
 	s.stepping.Lock()
 	defer s.stepping.Unlock()
 	nowMS := now.UnixMilli()
 	if !s.payOwed() {
-		return now.Add(owedRetryMS * time.Millisecond)
+		return now.Add(owedRetryMS * time.Millisecond), false
 	}
 	for {
 		s.mu.Lock()
@@ -66,12 +72,15 @@ func (s *Service) Step(now time.Time) (next time.Time) {
 			break
 		}
 		if !s.work(due, laggard, nowMS) {
-			return now.Add(owedRetryMS * time.Millisecond) // the store takes nothing
+			return now.Add(owedRetryMS * time.Millisecond), false // the store takes nothing
+		}
+		if s.cfg.Now().Sub(now) >= most {
+			return now, true
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.positionsLocked(nowMS)
+	return s.positionsLocked(nowMS), false
 }
 
 // payOwed stores op records that could not be stored before.
@@ -194,10 +203,8 @@ func (s *Service) work(due []waiter, laggard, nowMS int64) bool {
 			return false
 		}
 	}
-	asks, ok := s.apply(plans, nowMS)
-	for _, ask := range asks {
-		ask()
-	}
+	ok := s.apply(plans, nowMS)
+	s.asks.send()
 	return ok
 }
 
@@ -221,7 +228,7 @@ func (s *Service) plan(w waiter, nowMS int64) plan {
 		p.action = actGiveUp
 	default:
 		p.action = actAsk
-		if p.ask, ok = s.cfg.Producer(string(p.half.group)); !ok {
+		if p.to, ok = s.cfg.Producer(string(p.half.group)); !ok {
 			p.action = actLater
 		}
 	}
@@ -234,9 +241,9 @@ func (s *Service) endedBefore(offset int64) bool {
 	return s.marks.of(offset) == ended
 }
 
-// apply carries plans out, for half messages that were not ended meanwhile. It returns the questions
-// to be asked, and false when the store took nothing.
-func (s *Service) apply(plans []plan, nowMS int64) (asks []func(), ok bool) {
+// apply carries plans out, for half messages that were not ended meanwhile, and leaves the questions to
+// be asked in s.asks. It returns false when the store took nothing.
+func (s *Service) apply(plans []plan, nowMS int64) (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var copies, settled []*plan
@@ -255,7 +262,7 @@ func (s *Service) apply(plans []plan, nowMS int64) (asks []func(), ok bool) {
 			settled = append(settled, p)
 		default:
 			copies = append(copies, p)
-			entries = append(entries, storage.Entry{Draft: p.draft(), Again: true})
+			entries = append(entries, storage.Entry{Draft: s.asks.draft(p), Again: true})
 		}
 		done = append(done, p.offset)
 		s.marks.set(p.offset, moved)
@@ -280,68 +287,38 @@ func (s *Service) apply(plans []plan, nowMS int64) (asks []func(), ok bool) {
 		}
 		stored = min(stored, len(copies))
 		for i, p := range copies[:stored] {
-			if ask := s.copiedLocked(p, &entries[i], nowMS); ask != nil && passed {
-				asks = append(asks, ask)
-			}
+			s.copiedLocked(p, &entries[i], nowMS, passed)
 			s.owed = append(s.owed, p.offset)
 		}
 		for _, p := range append(settled, copies[stored:]...) {
 			s.marks.set(p.offset, pending)
 			s.waitLocked(p.dueMS, p.offset)
 		}
-		return asks, false
+		return false
 	}
 	s.noteOpsLocked(entries[len(copies):])
 	s.noteEndLocked(entries)
 	for i, p := range copies {
-		if ask := s.copiedLocked(p, &entries[i], nowMS); ask != nil {
-			asks = append(asks, ask)
-		}
+		s.copiedLocked(p, &entries[i], nowMS, true)
 	}
 	s.advanceLocked()
-	return asks, true
+	return true
 }
 
-// draft is what is stored for a plan.
-func (p *plan) draft() record.Draft {
-	switch p.action {
-	case actGiveUp:
-		d := p.half.renewed(p.half.times)
-		d.Topic, d.QueueID = []byte(protocol.TransCheckMaxTimeTopic), 0
-		d.Properties = record.DeleteProperty(nil, d.Properties, propMoved)
-		return d
-	case actAsk:
-		return p.half.renewed(p.half.times + 1)
-	default:
-		return p.half.renewed(p.half.times)
-	}
-}
-
-// copiedLocked links a half message with its copy and prepares the question about it.
-func (s *Service) copiedLocked(p *plan, e *storage.Entry, nowMS int64) (ask func()) {
+// copiedLocked links a half message with its copy and notes the question about it, if it shall be asked.
+func (s *Service) copiedLocked(p *plan, e *storage.Entry, nowMS int64, ask bool) {
 	at := int64(e.QueueOffset)
 	if p.action == actGiveUp {
 		s.cfg.Notice("transaction is given up", "topic", string(p.half.topic), "group",
 			string(p.half.group), "checks", p.half.times, "offset", p.offset,
 			"ageMS", nowMS-p.half.view.BornMS())
 		s.cfg.Counts.Add(p.half.topic, -1)
-		return nil
+		return
 	}
 	s.linkLocked(p.offset, at)
-	if p.action != actAsk {
-		return nil
+	if ask && p.action == actAsk {
+		s.asks.add(p, e, nowMS)
 	}
-	d := e.Draft
-	d.Topic, d.QueueID = p.half.topic, p.half.queue
-	d.Properties = record.DeleteProperty(nil, d.Properties, propMoved)
-	body := make([]byte, d.Size())
-	d.Encode(body, record.Place{Queue: e.QueueOffset, Physical: e.At, StoreMS: nowMS})
-	unique, _ := record.Property(d.Properties, propUniqueKey)
-	check := &Check{
-		Offset: at, At: e.At, UniqueKey: string(unique), StoreHost: d.StoreHost, Record: body,
-	}
-	send := p.ask
-	return func() { send(check) }
 }
 
 func (s *Service) linkLocked(first, later int64) {

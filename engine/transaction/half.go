@@ -4,6 +4,7 @@ package transaction
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"time"
 
@@ -142,30 +143,42 @@ func (h *half) committed() record.Draft {
 	d.Topic, d.QueueID = h.topic, h.queue
 	d.SysFlag = d.SysFlag&^record.SysTransactionMask | record.SysCommit
 	d.PreparedOffset = int64(h.view.PhysicalOffset())
-	d.Properties = record.DeleteProperty(nil, d.Properties, propRealTopic)
-	d.Properties = record.DeleteProperty(d.Properties[:0], d.Properties, propRealQueue)
-	d.Properties = record.DeleteProperty(d.Properties[:0], d.Properties, propMoved)
-	d.Properties = record.DeleteProperty(d.Properties[:0], d.Properties, record.PropertyCRC32)
+	d.Properties = without(nil, d.Properties, propRealTopic, propRealQueue, propMoved,
+		record.PropertyCRC32)
 	d.TagsCode = tagsCode(d.Properties)
 	return d
 }
 
-// renewed is the half message as it is stored again, with its number of checks.
-func (h *half) renewed(times int) record.Draft {
-	d := h.view.Draft()
-	d.Properties = record.DeleteProperty(nil, d.Properties, record.PropertyCRC32)
-	d.Properties = record.DeleteProperty(d.Properties[:0], d.Properties, propMoved)
-	if times != h.times {
-		d.Properties = withCheckTimes(d.Properties, times)
+// renewed is the half message as it is stored again, with its number of checks, but without the mark of
+// a copy. Its properties are appended to scratch.
+func (h *half) renewed(scratch []byte, times int) (grown []byte, d record.Draft) {
+	d = h.view.Draft()
+	start := len(scratch)
+	if times == h.times {
+		scratch = without(scratch, d.Properties, record.PropertyCRC32, propMoved)
+	} else {
+		scratch = without(scratch, d.Properties, record.PropertyCRC32, propMoved, propCheckTimes)
+		scratch = record.AppendProperty(scratch, propCheckTimes, strconv.Itoa(times))
 	}
-	d.Properties = record.AppendProperty(d.Properties, propMoved, strconv.FormatInt(h.offset, 10))
+	d.Properties = scratch[start:len(scratch):len(scratch)]
 	d.TagsCode = tagsCode(d.Properties)
-	return d
+	return scratch, d
 }
 
-func withCheckTimes(props []byte, times int) []byte {
-	kept := record.DeleteProperty(make([]byte, 0, len(props)+len(propCheckTimes)+8), props, propCheckTimes)
-	return record.AppendProperty(kept, propCheckTimes, strconv.Itoa(times))
+// without appends properties to dst but those with one of the names.
+func without(dst, props []byte, names ...string) []byte {
+	for len(props) > 0 {
+		entry := props
+		if end := bytes.IndexByte(props, 2); end >= 0 {
+			entry = props[:end+1]
+		}
+		props = props[len(entry):]
+		at := bytes.IndexByte(entry, 1)
+		if at < 0 || !slices.Contains(names, string(entry[:at])) {
+			dst = append(dst, entry...)
+		}
+	}
+	return dst
 }
 
 func tagsCode(props []byte) int64 {

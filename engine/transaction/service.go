@@ -60,9 +60,8 @@ type Config struct {
 	Place func(topic []byte, queue int32) (stored int32, ok bool)
 	// GiveUpTopic makes sure that TRANS_CHECK_MAX_TIME_TOPIC exists. It may block.
 	GiveUpTopic func() error
-	// Producer chooses a connected producer of a group; ok is false when there is none. ask sends it
-	// a check and does not block.
-	Producer func(group string) (ask func(*Check), ok bool)
+	// Producer chooses a connected producer of a group; ok is false when there is none.
+	Producer func(group string) (p Producer, ok bool)
 	// Counts are told of half messages that are stored and settled; nil: they are not counted.
 	Counts *Counts
 	// Stored counts messages that became visible; bytes are those of the body. nil: nobody counts.
@@ -75,13 +74,19 @@ type Config struct {
 // Prepared counts a half message that a producer sent for a topic.
 func (s *Service) Prepared(topic []byte) { s.cfg.Counts.Add(topic, 1) }
 
+// Producer is a connected producer. Two values are the same one when they compare equal.
+type Producer interface {
+	// Ask sends checks in one go. It does not block and keeps nothing of them.
+	Ask(checks []Check)
+}
+
 // Check is a question about one half message.
 type Check struct {
 	Offset    int64                 // in the queue of half messages
 	At        record.PhysicalOffset // in the log
 	UniqueKey string
 	StoreHost netip.AddrPort // of the half message
-	Record    []byte         // the message, with the topic and queue that it shall go to
+	Record    []byte         // the message, with the topic and queue that it shall go to; borrowed
 }
 
 // Service ends and checks half messages. Its methods may be called from any goroutine; Stored does
@@ -103,6 +108,7 @@ type Service struct {
 	armedMS atomic.Int64 // when the timer fires; 0: it does not run
 
 	stepping sync.Mutex // held by Step; taken before mu
+	asks     asks       // of one slice of a step
 
 	// Guards what follows. Held while the store appends.
 	mu      sync.Mutex
@@ -342,13 +348,24 @@ func (s *Service) fire() {
 	if closed {
 		return
 	}
-	if next := s.Step(s.cfg.Now()); !next.IsZero() {
-		s.arm(max(next.UnixMilli(), s.cfg.Now().UnixMilli()+stepGrainMS))
+	next, more := s.step(s.cfg.Now(), stepFor)
+	nowMS := s.cfg.Now().UnixMilli()
+	switch {
+	case more:
+		s.arm(nowMS + stepPauseMS)
+	case !next.IsZero():
+		s.arm(max(next.UnixMilli(), nowMS+stepGrainMS))
 	}
 }
 
-// stepGrainMS is the least time between two steps: checks that are due closer together share one.
-const stepGrainMS = 50
+const (
+	// stepGrainMS is the least time between two steps: checks that are due closer together share one.
+	stepGrainMS = 50
+	// stepFor is how long a step works before it lets others have the processor and the log for
+	// stepPauseMS: thousands of half messages that were stored together are due together.
+	stepFor     = 5 * time.Millisecond
+	stepPauseMS = 10
+)
 
 // Waiting is the number of half messages that were found undecided when they were due at the
 // latest, and are not decided yet.

@@ -5,6 +5,7 @@ package transaction_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -139,14 +140,20 @@ func (b *bench) open() {
 	b.service.Load()
 }
 
-func (b *bench) producer(string) (func(*transaction.Check), bool) {
+func (b *bench) producer(string) (transaction.Producer, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return func(c *transaction.Check) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.asked = append(b.asked, c)
-	}, !b.alone
+	return b, !b.alone
+}
+
+// Ask implements transaction.Producer.
+func (b *bench) Ask(checks []transaction.Check) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range checks {
+		c.Record = slices.Clone(c.Record)
+		b.asked = append(b.asked, &c)
+	}
 }
 
 func (b *bench) close() {
