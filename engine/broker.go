@@ -73,6 +73,7 @@ type Broker struct {
 	sendShared processor.SendShared
 	pullShared processor.PullShared
 	cold       processor.Cold
+	light      processor.Light
 
 	// Any goroutine.
 	permission atomic.Int32

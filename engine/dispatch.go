@@ -4,6 +4,7 @@ package engine
 
 import (
 	"fmt"
+	"net/netip"
 	"runtime/debug"
 
 	"github.com/skylarkmq/skylark/engine/processor"
@@ -94,6 +95,9 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 		})
 		return
 	}
+	if b.light[remoting.RequestCode(cmd.Code)] != nil && h.light(c, cmd) {
+		return
+	}
 	ch := c.Value().(*channel)
 	caller := &processor.Caller{
 		Channel: ch, Peer: c.RemoteAddr(), Version: cmd.Version, Language: cmd.Language,
@@ -120,6 +124,22 @@ func (h *loopHandler) cold(c *eventloop.Conn, cmd *remoting.Command) {
 	if !pool.hand(size, func() { b.work(job, process, caller) }) {
 		h.reply(c, cmd, busyReply())
 	}
+}
+
+// light answers a command here, if that takes no worker.
+func (h *loopHandler) light(c *eventloop.Conn, cmd *remoting.Command) (done bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	var reply processor.Reply
+	defer func() {
+		if p := recover(); p != nil {
+			reply, done = h.broker.failed(p, cmd.Code, c.RemoteAddr()), true
+		}
+		if done && !reply.Silent {
+			h.reply(c, cmd, reply)
+		}
+	}()
+	reply, done = h.broker.light[remoting.RequestCode(cmd.Code)](cmd)
+	return done
 }
 
 // work runs one cold command on a worker.
@@ -202,14 +222,19 @@ func (b *Broker) run(process processor.Func, caller *processor.Caller, cmd *remo
 ) {
 	defer func() {
 		if p := recover(); p != nil {
-			b.log.Error("a processor failed", "code", cmd.Code, "addr", caller.Peer.String(),
-				"err", fmt.Sprint(p), "stack", string(debug.Stack()))
-			reply = processor.Reply{
-				Code: remoting.SystemError, Remark: fmt.Sprintf("request code %d: %v", cmd.Code, p),
-			}
+			reply = b.failed(p, cmd.Code, caller.Peer)
 		}
 	}()
 	return process(caller, cmd)
+}
+
+// failed is the answer when a processor panicked.
+func (b *Broker) failed(p any, code int32, from netip.AddrPort) processor.Reply {
+	b.log.Error("a processor failed", "code", code, "addr", from.String(),
+		"err", fmt.Sprint(p), "stack", string(debug.Stack()))
+	return processor.Reply{
+		Code: remoting.SystemError, Remark: fmt.Sprintf("request code %d: %v", code, p),
+	}
 }
 
 // coldJob is a cold command on its way to a worker and back.

@@ -188,8 +188,8 @@ func (b *Broker) wire() {
 		ShortPolling: ms(b.cfg.ShortPollingMS), HoldMax: ms(b.cfg.HoldMaxMS),
 		Readable: b.readable, Now: time.Now, Hand: b.workers.hand, ReadCold: b.readers.hand,
 	}
-	b.cold = processor.Cold{}
-	processor.RegisterCold(b.cold, &processor.Leaves{
+	b.cold, b.light = processor.Cold{}, processor.Light{}
+	leaves := &processor.Leaves{
 		BrokerName: b.cfg.BrokerName, ClusterName: b.cfg.ClusterName,
 		BrokerAddr: b.advertised.Addr, BootTime: b.started,
 		Topics: b.topics, Groups: b.groups, Members: b.members, Locks: b.locks, Modes: b.modes,
@@ -203,8 +203,11 @@ func (b *Broker) wire() {
 		},
 		PropertyFilter: b.propertyFilter(), FromLastStrict: b.cfg.FromLastStrict,
 		DefaultMode: protocol.MessageRequestMode(b.cfg.RequestMode), DefaultPopShare: b.cfg.PopShareQueues,
-	})
-	b.sendBacks().Register(b.cold)
+	}
+	backs := b.sendBacks()
+	processor.RegisterCold(b.cold, leaves)
+	processor.RegisterLight(b.light, leaves, backs)
+	backs.Register(b.cold)
 	b.timerRequests().Register(b.cold)
 	b.replyProcessor().Register(b.cold)
 	query := &processor.Query{

@@ -21,7 +21,7 @@ const coldSpan = 4 << 20
 // be in memory. About others the kernel is asked: about everything from the first to the last at
 // once, and only when some of that is missing about each. Where it cannot tell they are cold.
 func (s *Store) cold(first, last record.PhysicalOffset, regions []zerocopy.Region) bool {
-	if len(regions) == 0 || first >= max(s.hotFrom, s.log.Wrote()-s.hotBytes) {
+	if len(regions) == 0 || s.Hot(first) {
 		return false
 	}
 	segment := record.PhysicalOffset(s.cfg.SegmentSize)

@@ -94,5 +94,5 @@ func (s *Store) Recent(topic []byte, queue int32, at record.QueueOffset) bool {
 		low, end, known := s.QueueBounds(topic, queue)
 		return !known || at < low || at >= end // else a filler, and who knows what follows it
 	}
-	return u.At >= max(s.hotFrom, s.log.Wrote()-s.hotBytes)
+	return s.Hot(u.At)
 }

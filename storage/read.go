@@ -320,6 +320,12 @@ func (s *Store) InMemory(topic []byte, queue int32, at record.QueueOffset) bool 
 	return ok && s.log.Wrote()-u.At <= s.inMemory
 }
 
+// Hot reports whether what lies at a physical offset was written by this process and not long ago, so
+// that it is in memory. It makes no system call.
+func (s *Store) Hot(at record.PhysicalOffset) bool {
+	return at >= max(s.hotFrom, s.log.Wrote()-s.hotBytes)
+}
+
 // RecordAt returns the record at a physical offset as a region, which the caller releases. The
 // bytes are checked to be a record that says it lies there, so the offset may come from anywhere; all
 // of them were readable. The error is ErrOutOfRange, or that of files that cannot be read.

@@ -356,6 +356,10 @@ func (m *Members) GroupsOf(topic string) []string {
 func (m *Members) ConsumerIDs(group string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.consumerIDsLocked(group)
+}
+
+func (m *Members) consumerIDsLocked(group string) []string {
 	g := m.consumers[group]
 	if g == nil {
 		return nil
@@ -365,6 +369,15 @@ func (m *Members) ConsumerIDs(group string) []string {
 		ids[i] = p.ID
 	}
 	return ids
+}
+
+// TryConsumerIDs is ConsumerIDs for those that must not wait; ok is false while the table is busy.
+func (m *Members) TryConsumerIDs(group string) (ids []string, ok bool) {
+	if !m.mu.TryLock() {
+		return nil, false
+	}
+	defer m.mu.Unlock()
+	return m.consumerIDsLocked(group), true
 }
 
 // Consumers lists the connections of a consumer group in the order they joined.

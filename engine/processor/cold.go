@@ -133,6 +133,15 @@ func RegisterCold(t Cold, l *Leaves) {
 	(&Transactions{l}).Register(t)
 }
 
+// RegisterLight adds the processors that clients call all the time and that mostly need no worker.
+func RegisterLight(t Light, l *Leaves, b *SendBacks) {
+	t[remoting.UpdateConsumerOffset] = (&Offsets{l}).commitLight
+	t[remoting.QueryConsumerOffset] = (&Offsets{l}).queryLight
+	t[remoting.GetConsumerListByGroup] = (&Clients{l}).consumersLight
+	t[remoting.EndTransaction] = endLight
+	t[remoting.ConsumerSendMsgBack] = b.light
+}
+
 // decoder is a pointer to a request header.
 type decoder[R any] interface {
 	*R

@@ -35,6 +35,7 @@ type bench struct {
 	*processor.Leaves
 	t     *testing.T
 	cold  processor.Cold
+	light processor.Light
 	store *storage.Store
 	dir   string
 
@@ -113,8 +114,9 @@ func newBench(t *testing.T) *bench {
 	})
 	t.Cleanup(l.Transactions.Close)
 	t.Cleanup(func() { _ = l.Offsets.Close() })
-	b.Leaves, b.cold = l, processor.Cold{}
+	b.Leaves, b.cold, b.light = l, processor.Cold{}, processor.Light{}
 	processor.RegisterCold(b.cold, l)
+	processor.RegisterLight(b.light, l, &processor.SendBacks{Groups: l.Groups, SyncFlush: true})
 	return b
 }
 
@@ -256,7 +258,24 @@ func (b *bench) callFrom(
 	if f == nil {
 		b.t.Fatalf("code %d has no processor", code)
 	}
+	if light := b.light[code]; light != nil {
+		// What an event loop answers is what a worker would.
+		if r, ok := light(command(b.t, code, fields, body)); ok {
+			b.same(code, r, f(c, command(b.t, code, fields, body)))
+			return r
+		}
+	}
 	return f(c, command(b.t, code, fields, body))
+}
+
+// same compares two answers to one request.
+func (b *bench) same(code remoting.RequestCode, light, cold processor.Reply) {
+	b.t.Helper()
+	if light.Code != cold.Code || light.Remark != cold.Remark || light.Silent != cold.Silent ||
+		string(light.Body) != string(cold.Body) ||
+		!cmp.Equal(fieldsOf(b.t, light), fieldsOf(b.t, cold)) {
+		b.t.Errorf("code %d: an event loop answers %+v, a worker %+v", code, light, cold)
+	}
 }
 
 // ok runs a request that must succeed.

@@ -59,6 +59,17 @@ func (p *Transactions) End(r *protocol.EndTransactionRequest) Reply {
 	return Reply{Remark: notSet}
 }
 
+// endLight answers on an event loop those that do not know yet how their transaction ends.
+func endLight(cmd *remoting.Command) (Reply, bool) {
+	var r protocol.EndTransactionRequest
+	if err := r.Decode(cmd); err != nil {
+		return Fail(err), true
+	}
+	undecided := r.CommitOrRollback != protocol.TransactionCommit &&
+		r.CommitOrRollback != protocol.TransactionRollback
+	return Reply{Silent: true}, undecided
+}
+
 // Resume lets a half message that was given up be checked from the beginning.
 func (p *Transactions) Resume(r *protocol.ResumeCheckHalfRequest) error {
 	_, at, err := record.ParseOffsetID(r.MsgID)

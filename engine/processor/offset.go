@@ -25,14 +25,7 @@ func (p *Offsets) Register(t Cold) {
 			return offsetReply(p.Query(r))
 		})
 	t[remoting.UpdateConsumerOffset] = onHeader(
-		func(_ *Caller, r *protocol.UpdateConsumerOffsetRequest) Reply {
-			stored, err := p.Commit(r)
-			reply := withEmptyFields(done(err))
-			if err == nil && !stored {
-				reply.Remark = "Offset has been previously reset"
-			}
-			return reply
-		})
+		func(_ *Caller, r *protocol.UpdateConsumerOffsetRequest) Reply { return p.commitReply(r) })
 	t[remoting.SearchOffsetByTimestamp] = onHeader(
 		func(_ *Caller, r *protocol.SearchOffsetRequest) Reply {
 			return offsetReply(p.Search(r), p.ordinary(r.Topic))
@@ -59,6 +52,38 @@ func (p *Offsets) Register(t Cold) {
 	t[remoting.GetAllDelayOffset] = func(*Caller, *remoting.Command) Reply {
 		return Reply{Body: protocol.MarshalFastJSON(p.delays())}
 	}
+}
+
+func (p *Offsets) commitReply(r *protocol.UpdateConsumerOffsetRequest) Reply {
+	stored, err := p.Commit(r)
+	reply := withEmptyFields(done(err))
+	if err == nil && !stored {
+		reply.Remark = "Offset has been previously reset"
+	}
+	return reply
+}
+
+// commitLight commits on an event loop: the file is written later, by the table.
+func (p *Offsets) commitLight(cmd *remoting.Command) (Reply, bool) {
+	var r protocol.UpdateConsumerOffsetRequest
+	if err := r.Decode(cmd); err != nil {
+		return Fail(err), true
+	}
+	return p.commitReply(&r), true
+}
+
+// queryLight answers on an event loop when the group has an offset; where it has none the store is
+// asked.
+func (p *Offsets) queryLight(cmd *remoting.Command) (Reply, bool) {
+	var r protocol.QueryConsumerOffsetRequest
+	if err := r.Decode(cmd); err != nil {
+		return Fail(err), true
+	}
+	if err := p.ordinary(r.Topic); err != nil {
+		return offsetReply(0, err), true
+	}
+	off, ok := p.Offsets.Query([]byte(r.Group), []byte(r.Topic), r.QueueID)
+	return offsetReply(off, nil), ok
 }
 
 func offsetReply(off int64, err error) Reply {

@@ -52,6 +52,15 @@ type Func func(c *Caller, cmd *remoting.Command) Reply
 // afterwards.
 type Cold map[remoting.RequestCode]Func
 
+// LightFunc answers a cold request on the event loop of its connection, where that touches no file and
+// waits for nobody: handing it to a worker and its answer back wakes two threads, which costs several
+// times what it does. ok is false when a worker must do it; nothing has happened then. It borrows cmd and
+// keeps nothing of it.
+type LightFunc func(cmd *remoting.Command) (r Reply, ok bool)
+
+// Light maps request codes to their functions, as Cold, which has all of them too.
+type Light map[remoting.RequestCode]LightFunc
+
 // Fail turns an error into an answer: the one place where that happens.
 func Fail(err error) Reply {
 	code, remark := Outcome(err)

@@ -36,6 +36,7 @@ const (
 // BackStore is the store as send-back sees it.
 type BackStore interface {
 	RecordAt(at record.PhysicalOffset) (zerocopy.Region, error)
+	Hot(at record.PhysicalOffset) bool
 	Append(es []storage.Entry)
 	Flush() error
 }
@@ -75,9 +76,38 @@ func (p *SendBacks) Register(t Cold) {
 	}
 }
 
+// light takes a message back on an event loop when it is in memory and its group and topics are known.
+func (p *SendBacks) light(cmd *remoting.Command) (Reply, bool) {
+	var r protocol.ConsumerSendBackRequest
+	if err := r.Decode(cmd); err != nil {
+		return Fail(err), true
+	}
+	if cmd.Version < versionRetryLimit {
+		r.MaxReconsumeTimes = -1
+	}
+	if _, known := p.Groups.Find(r.Group); p.SyncFlush || !known ||
+		!p.Store.Hot(record.PhysicalOffset(r.Offset)) {
+		return Reply{}, false
+	}
+	err := p.sendBack(&r, true)
+	return done(err), !errors.Is(err, errNotLight)
+}
+
+// errNotLight says that a message cannot be taken back on an event loop. Nothing was done.
+var errNotLight = errors.New("needs a worker")
+
+// lightBody is the largest body in bytes that an event loop checks and copies.
+const lightBody = 64 << 10
+
 // SendBack stores the message again: in the retry topic of the group, after a delay, or in its
 // dead-letter topic. It blocks for the disk.
 func (p *SendBacks) SendBack(r *protocol.ConsumerSendBackRequest) error {
+	return p.sendBack(r, false)
+}
+
+// sendBack is SendBack. light: it fails with errNotLight where it would have to write a file or to work
+// for long.
+func (p *SendBacks) sendBack(r *protocol.ConsumerSendBackRequest, light bool) error {
 	cfg, ok, err := p.Groups.LookupOrCreate(r.Group)
 	switch {
 	case err != nil:
@@ -91,7 +121,7 @@ func (p *SendBacks) SendBack(r *protocol.ConsumerSendBackRequest) error {
 	case cfg.RetryQueueNums <= 0:
 		return nil // the group wants nothing again, and the message is dropped
 	}
-	target, err := p.target(protocol.RetryPrefix+r.Group, cfg.RetryQueueNums, r.UnitMode)
+	target, err := p.target(protocol.RetryPrefix+r.Group, cfg.RetryQueueNums, r.UnitMode, light)
 	if err != nil {
 		return err
 	}
@@ -104,6 +134,9 @@ func (p *SendBacks) SendBack(r *protocol.ConsumerSendBackRequest) error {
 		return remoting.Errorf(remoting.SystemError, "look message by offset failed, %d", r.Offset)
 	}
 	defer region.Release()
+	if light && region.Size > lightBody {
+		return errNotLight
+	}
 	v, err := record.Parse(region.Mem)
 	if err == nil && !v.CheckCRC() {
 		err = errors.New("the body does not match its check sum")
@@ -117,7 +150,7 @@ func (p *SendBacks) SendBack(r *protocol.ConsumerSendBackRequest) error {
 	})
 	queues := min(cfg.RetryQueueNums, max(target.ReadQueueNums, 1))
 	if decision.Dead {
-		if target, err = p.target(protocol.DLQPrefix+r.Group, 1, false); err != nil {
+		if target, err = p.target(protocol.DLQPrefix+r.Group, 1, false, light); err != nil {
 			return err
 		}
 		queues = 1
@@ -126,9 +159,14 @@ func (p *SendBacks) SendBack(r *protocol.ConsumerSendBackRequest) error {
 }
 
 // target returns a retry or dead-letter topic, made if it is missing.
-func (p *SendBacks) target(name string, queues int32, unit bool) (*protocol.TopicConfig, error) {
+func (p *SendBacks) target(
+	name string, queues int32, unit, light bool,
+) (*protocol.TopicConfig, error) {
 	if c, ok := p.Topics.Find(name); ok {
 		return c, nil
+	}
+	if light {
+		return nil, errNotLight
 	}
 	return p.Topics.CreateRetry(name, queues, protocol.PermRead|protocol.PermWrite, false, unit)
 }
