@@ -59,7 +59,8 @@ type Table struct {
 	closed bool
 }
 
-// tick is the grain of deadlines: wake-ups closer together than this share one timer shot.
+// tick is the grain of deadlines: those between two multiples of it share one timer shot, which is at the
+// later one, when others that count in such steps wake up as well.
 const tick = 100 * time.Millisecond
 
 // New makes a table for at most holdsMax held pulls.
@@ -206,7 +207,8 @@ func (t *Table) arm() {
 	if !t.armed.IsZero() && !first.Before(t.armed) {
 		return
 	}
-	wait := max(first.Sub(t.now()), 0) + tick
+	now := t.now()
+	wait := min(max(first.Truncate(tick).Add(tick).Sub(now), 0), max(first.Sub(now), 0)+tick)
 	t.armed = first
 	if t.timer == nil {
 		t.timer = time.AfterFunc(wait, t.expire)

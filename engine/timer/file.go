@@ -137,6 +137,7 @@ func (s *Service) file(nowMS int64) (more bool, err error) {
 	if err := s.commit(st, at, nowMS); err != nil {
 		return false, err
 	}
+	s.filings++
 	s.queueAt += record.QueueOffset(taken)
 	s.filedTo = filedTo
 	s.behind.Store(max(int64(end-s.queueAt), 0))

@@ -69,10 +69,6 @@ const (
 	lookAgain = 5 * time.Second
 	never     = math.MaxInt64
 
-	// grainMS is the least time from one delivery to the next, as in engine/delay: a timer that comes
-	// due alone is delivered in its millisecond, many share a wake-up.
-	grainMS = 10
-
 	// rollTicksMax is what RocketMQ makes of every value that makes no sense.
 	rollTicksMax = 7*24*3600 - 60
 
@@ -103,6 +99,7 @@ type Service struct {
 	now     current
 	batch   batch
 	batches int64 // delivered
+	filings int64 // goes in which messages were filed
 	units   [fileMessages]consumequeue.Unit
 	staged  staged
 	dirtyMS int64      // since when the checkpoint is behind; 0: it is not
@@ -163,27 +160,55 @@ func (s *Service) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		before := s.batches
+		batches, filings := s.batches, s.filings
 		next := s.Step(s.cfg.Now())
-		if s.batches != before && next != never {
-			next = max(next, s.cfg.Now().UnixMilli()+grainMS)
+		grain := delay.NextGrain(s.cfg.Now().UnixMilli())
+		if s.batches != batches && next != never {
+			next = max(next, grain)
+		}
+		gather := min(next, grain)
+		if s.batches == batches && s.filings == filings {
+			gather = 0
 		}
 		if s.dirtyMS > 0 && s.saving == nil {
 			next = min(next, s.dirtyMS+s.cfg.Interval.Milliseconds())
 		}
 		timer.Stop()
 		if next != never {
-			wait := time.Duration(max(next-s.cfg.Now().UnixMilli(), 0)) * time.Millisecond
-			timer.Reset(min(wait, lookAgain))
+			timer.Reset(min(s.until(next), lookAgain))
 		}
 		select {
 		case <-s.quit:
 			return
 		case <-s.kick:
+			if !s.gather(gather, timer) {
+				return
+			}
 		case err := <-s.saving:
 			s.settled(err)
 		case <-timer.C:
 		}
+	}
+}
+
+// until is the time from now to a moment.
+func (s *Service) until(ms int64) time.Duration {
+	return time.Duration(max(ms-s.cfg.Now().UnixMilli(), 0)) * time.Millisecond
+}
+
+// gather waits until a moment, so that what comes with the message that woke the service is filed with
+// it. false: the service ends.
+func (s *Service) gather(untilMS int64, timer *time.Timer) bool {
+	wait := s.until(untilMS)
+	if wait == 0 {
+		return true
+	}
+	timer.Reset(wait)
+	select {
+	case <-s.quit:
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 
