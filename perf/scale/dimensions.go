@@ -38,6 +38,9 @@ const (
 	againKB    = "RssAnon after a restart, kB"
 	createMS   = "creation of one topic, ms"
 	catchUpCPU = "CPU of a message delivered from a backlog, us"
+	catchUser  = "of it in the broker's own code, us"
+	catchAll   = "messages in an answer"
+	answerCPU  = "CPU of an answer with them, us"
 	liveCPU    = "CPU of a message delivered as it comes, us"
 	besideCPU  = "CPU of a send to another queue of that topic, us"
 	wakeCPU    = "CPU of a pull held and woken, us"
@@ -105,12 +108,15 @@ func dimensions() []dimension {
 		{
 			name: "groups", one: "group", levels: []int{1, 10, 100, 1000},
 			about: "consumer groups on one topic, each with a client and a position in 8 queues; sends to " +
-				"that topic; then all of them read a backlog, and what comes",
+				"that topic; then all of them read what comes, and a backlog",
 			figures: []figure{
 				memory, files, idle, send, beside,
 				{name: membersCPU, kind: flat, noise: 3},
-				{name: catchUpCPU, kind: flat, noise: noiseUS},
 				{name: liveCPU, kind: flat, noise: 2},
+				{name: catchUpCPU, kind: flat, noise: noiseUS},
+				{name: catchUser, kind: flat, noise: 0.1},
+				{name: catchAll, why: "32 are asked for"},
+				{name: answerCPU, kind: flat, noise: 32 * noiseUS},
 			},
 			measure: measureGroups,
 		},

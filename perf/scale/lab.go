@@ -14,6 +14,7 @@ import (
 
 	"github.com/skylarkmq/skylark/net/invoke"
 	"github.com/skylarkmq/skylark/net/remoting"
+	"github.com/skylarkmq/skylark/perf/measure"
 	"github.com/skylarkmq/skylark/perf/server"
 )
 
@@ -195,14 +196,23 @@ func (l *lab) cheapest(ctx context.Context, name string, args []string) error {
 
 // microsOf runs a load once and returns the server's CPU for a message.
 func microsOf(ctx context.Context, s *server.Server, name string, args []string) (float64, error) {
-	runs, err := s.Perf(ctx, args...)
+	r, err := once(ctx, s, name, args)
 	if err != nil {
 		return 0, err
 	}
+	return r.Broker.CPUMicrosPerMessage, nil
+}
+
+// once runs a load once, of which no message may fail.
+func once(ctx context.Context, s *server.Server, name string, args []string) (*measure.Result, error) {
+	runs, err := s.Perf(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
 	r := runs[len(runs)-1]
 	if r.Messages == 0 || r.SendFailed+r.ResponseFailed > 0 {
-		return 0, fmt.Errorf("%s: %d messages answered, %d failed: %v", name, r.Messages,
+		return nil, fmt.Errorf("%s: %d messages answered, %d failed: %v", name, r.Messages,
 			r.SendFailed+r.ResponseFailed, r.Errors)
 	}
-	return r.Broker.CPUMicrosPerMessage, nil
+	return r, nil
 }

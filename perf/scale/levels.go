@@ -120,21 +120,10 @@ func measureGroups(ctx context.Context, l *lab, level int) error {
 	}); err != nil {
 		return err
 	}
-	groups := strconv.Itoa(level)
-	// As many deliveries at each level as long as each group has some hundred of pulls: what a group
-	// costs before its first one is not the messages'.
-	backlog := max(l.plan.messages/level, 5000)
-	if _, err := l.broker.Perf(ctx, "produce", "--topic", "backlog", "--queues", "8", "--size", "1024",
-		"--count", strconv.Itoa(backlog)); err != nil {
+	if err := l.live(ctx, level); err != nil {
 		return err
 	}
-	if err := l.cheapest(ctx, catchUpCPU, []string{
-		"consume", "--topic", "backlog", "--from", "first", "--until-end", "--connections", "1",
-		"--groups", groups,
-	}); err != nil {
-		return err
-	}
-	return l.live(ctx, level)
+	return l.catchUp(ctx, level)
 }
 
 // live notes the CPU for each delivery while so many groups wait for what is sent: 20 000

@@ -34,6 +34,8 @@ type plan struct {
 	work     string   // stores live here
 	results  string   // folder that gets the results folder
 	into     string   // results folder that gets the rows; empty: a new one
+	profile  bool     // CPU profiles of the dimension groups as well
+	folder   string   // the results folder
 }
 
 func main() {
@@ -63,6 +65,7 @@ func parse(args []string) (plan, error) {
 	f.StringVar(&p.work, "work", "", "folder for the stores; a temporary one without it")
 	f.StringVar(&p.results, "results", filepath.Join("perf", "results"), "folder for the results folder")
 	f.StringVar(&p.into, "into", "", "results folder of an earlier run, whose rows stay but for the dimensions measured now")
+	f.BoolVar(&p.profile, "profile", false, "groups: put a CPU profile of the broker that delivers a backlog into the results folder, as text")
 	if err := f.Parse(args); err != nil {
 		return p, err
 	}
@@ -100,6 +103,7 @@ func run(ctx context.Context, p plan) error {
 	if err != nil {
 		return err
 	}
+	p.folder = out.dir
 	var failed []error
 	for _, d := range dimensions() {
 		if ctx.Err() != nil || len(p.only) > 0 && !slices.Contains(p.only, d.name) {

@@ -33,9 +33,10 @@ import (
 
 // Server is a name server and a broker in one process, on ports that stay the same.
 type Server struct {
-	Names, Addr string // host:port of the name server and of the broker
-	Dir         string // of the configuration
-	Store       string // the store; the folder data in Dir unless it is set before Start
+	Names, Addr string   // host:port of the name server and of the broker
+	Dir         string   // of the configuration
+	Store       string   // the store; the folder data in Dir unless it is set before Start
+	Args        []string // further arguments of the next Start; none unless it is set
 
 	skylark, conf string
 	cmd           *exec.Cmd
@@ -79,8 +80,10 @@ func freeAddr() (string, error) {
 func (s *Server) Start(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	s.errs = &bytes.Buffer{}
-	s.cmd = exec.CommandContext(ctx, s.skylark, "server", "--json", "--data", s.Store,
-		"-c", s.conf, "--name-server-listen", s.Names, "--broker-listen", s.Addr)
+	s.cmd = exec.CommandContext(ctx, s.skylark, append([]string{
+		"server", "--json", "--data", s.Store, "-c", s.conf, "--name-server-listen", s.Names,
+		"--broker-listen", s.Addr,
+	}, s.Args...)...)
 	s.cmd.Stderr = s.errs
 	out, err := s.cmd.StdoutPipe()
 	if err == nil {
