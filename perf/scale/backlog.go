@@ -19,6 +19,9 @@ import (
 // then, and the difference between levels is that of the number of groups.
 const backlogMessages = 10_000
 
+// deliveries are at least so many for one figure: CPU is counted in steps of 10 ms.
+const deliveries = 500_000
+
 // delivery sums up runs that read the backlog.
 type delivery struct {
 	messages, answers int64
@@ -61,10 +64,9 @@ func (l *lab) catchUp(ctx context.Context, groups int) error {
 	return nil
 }
 
-// deliver has so many groups read the backlog, again and again until enough was delivered: CPU is
-// counted in steps of 10 ms.
+// deliver has so many groups read the backlog, again and again until enough was delivered.
 func (l *lab) deliver(ctx context.Context, groups int) (d delivery, err error) {
-	for range max(10*l.plan.messages/(groups*backlogMessages), 1) {
+	for range max(deliveries/(groups*backlogMessages), 1) {
 		r, err := once(ctx, l.broker, catchUpCPU, []string{
 			"consume", "--topic", "backlog", "--from", "first", "--until-end", "--connections", "1",
 			"--groups", strconv.Itoa(groups),
