@@ -15,8 +15,8 @@ import (
 )
 
 // backlogMessages is how long the backlog is that each group reads. It is the same at every level:
-// what a group and its connection cost before they are at full speed is spread over as many messages
-// then, and the difference between levels is that of the number of groups.
+// what a group and its connection cost before they are at full speed is then spread over as many
+// messages, and levels differ by the number of groups only.
 const backlogMessages = 10_000
 
 // deliveries are at least so many for one figure: CPU is counted in steps of 10 ms.
@@ -92,12 +92,13 @@ func (l *lab) profileDelivery(ctx context.Context, groups int) error {
 		return err
 	}
 	l.broker.End(syscall.SIGTERM)
-	top, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-nodecount", "40", file).Output()
+	pprof := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-nodecount", "40", file)
+	top, err := pprof.Output()
 	if err != nil {
 		return fmt.Errorf("go tool pprof: %w", err)
 	}
-	head := fmt.Sprintf("CPU profile of a broker that delivers a backlog of %d messages of 1 KB to %d groups and\n"+
-		"does nothing else: %d messages in %d answers, user %.3f and system %.3f us a message.\n\n",
+	head := fmt.Sprintf("CPU profile of a broker that delivers a backlog of %d messages of 1 KB to %d "+
+		"groups and\ndoes nothing else: %d messages in %d answers, user %.3f and system %.3f us a message.\n\n",
 		backlogMessages, groups, d.messages, d.answers, d.user*1e6/float64(d.messages),
 		d.system*1e6/float64(d.messages))
 	name := filepath.Join(l.plan.folder, fmt.Sprintf("profile-backlog-%d-groups.txt", groups))
