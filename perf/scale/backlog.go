@@ -97,8 +97,9 @@ func (l *lab) profileDelivery(ctx context.Context, groups int) error {
 	if err != nil {
 		return fmt.Errorf("go tool pprof: %w", err)
 	}
-	head := fmt.Sprintf("CPU profile of a broker that delivers a backlog of %d messages of 1 KB to %d "+
-		"groups and\ndoes nothing else: %d messages in %d answers, user %.3f and system %.3f us a message.\n\n",
+	head := fmt.Sprintf("CPU profile of a broker that delivers a backlog of %d messages of 1 KB to "+
+		"%d groups and\ndoes nothing else: %d messages in %d answers, user %.3f and system %.3f us a "+
+		"message.\n\n",
 		backlogMessages, groups, d.messages, d.answers, d.user*1e6/float64(d.messages),
 		d.system*1e6/float64(d.messages))
 	name := filepath.Join(l.plan.folder, fmt.Sprintf("profile-backlog-%d-groups.txt", groups))

@@ -17,15 +17,16 @@ import (
 // senderAlone returns a connection of a load that nothing drives.
 func senderAlone(cfg *Produce) *sender {
 	p := &producer{cfg: cfg, timing: &timing{clock: measure.NewClock()}, tags: 1}
-	p.bodies = (&frameMaker{cfg: cfg, prefix: testPrefix}).payloads([]rawBody{{bytes: make([]byte, 100)}})
+	m := &frameMaker{cfg: cfg, prefix: testPrefix}
+	p.bodies = m.payloads([]rawBody{{bytes: make([]byte, 100)}})
 	p.gate.Set(measure.Measuring)
 	s := newSender(p, 0, []target{{topic: "load", broker: "b", queue: 7}}, testPrefix)
 	s.group = &group{run: p, rec: measure.NewRecorder(&p.gate)}
 	return s
 }
 
-// TestTableFollowsFlight: at a fixed rate the table of requests without an answer is as large as what
-// is in flight asks for, however many messages the run sends and however many it might have in
+// TestTableFollowsFlight: at a fixed rate the table of requests without an answer is as large as
+// what is in flight asks for, however many messages the run sends and however many it might have in
 // flight.
 func TestTableFollowsFlight(t *testing.T) {
 	t.Parallel()
@@ -105,8 +106,8 @@ func TestRefusedHaveRoom(t *testing.T) {
 	}
 }
 
-// TestMissingBounded: a stream lists so many runs of unanswered numbers and no more, and the run says
-// so.
+// TestMissingBounded: a stream lists so many runs of unanswered numbers and no more, and the run
+// says so.
 func TestMissingBounded(t *testing.T) {
 	t.Parallel()
 	server := startNull(t)

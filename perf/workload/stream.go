@@ -8,8 +8,8 @@ import (
 	"github.com/skylarkmq/skylark/perf/measure"
 )
 
-// missingMost bounds the runs of numbers that one stream lists as never answered: its closing message
-// carries them, 16 bytes each, and a checker remembers no more holes either.
+// missingMost bounds the runs of numbers that one stream lists as never answered: its closing
+// message carries them, 16 bytes each, and a checker remembers no more holes either.
 const missingMost = 1 << 16
 
 // stream numbers what one life of a connection sends to one queue.
