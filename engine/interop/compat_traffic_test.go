@@ -6,6 +6,7 @@ package interop
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -128,7 +129,7 @@ func (l *ledger) fillRefused() {
 	bodies := many(l.t, l.jvm, p, l.topicOf("retry"), fmt.Sprintf("refused%d-", l.turn), 4)
 	run(l.t, l.jvm, "producer.stop", args{"handle": p})
 	c := l.push("retry", args{"failures": 99})
-	l.await(c, bodies)
+	l.await("retry", c, bodies)
 	run(l.t, l.jvm, "push.stop", args{"handle": c})
 	l.refused = append(l.refused, bodies...)
 	l.count["sent back"] += len(bodies)
@@ -140,7 +141,7 @@ func (l *ledger) fillDead() {
 	bodies := many(l.t, l.jvm, p, l.topicOf("dead"), fmt.Sprintf("poison%d-", l.turn), 2)
 	run(l.t, l.jvm, "producer.stop", args{"handle": p})
 	c := l.push("dead", args{"failures": 99, "maxReconsume": 1})
-	l.await(c, bodies)
+	l.await("dead", c, bodies)
 	l.letters += len(bodies)
 	l.awaitLetters()
 	run(l.t, l.jvm, "push.stop", args{"handle": c})
@@ -291,10 +292,10 @@ func (l *ledger) push(kind string, extra args) string {
 	return open(l.t, l.jvm, "push", a)
 }
 
-// await waits until a consumer has had all of these.
-func (l *ledger) await(consumer string, want []string) {
+// await waits until a consumer of a kind's topic has had all of these.
+func (l *ledger) await(kind, consumer string, want []string) {
 	l.t.Helper()
-	eventually(l.t, 60*time.Second, func() error {
+	err := repeat(60*time.Second, func() error {
 		got := distinct(bodies(awaitPush(l.t, l.jvm, consumer, len(want), 500)))
 		for _, body := range want {
 			if !slices.Contains(got, body) {
@@ -303,6 +304,41 @@ func (l *ledger) await(consumer string, want []string) {
 		}
 		return nil
 	})
+	if err != nil {
+		l.t.Fatalf("%v\n%s", err, l.places(kind, consumer, want))
+	}
+}
+
+// places says where copies of a group's messages lie, what positions it has and which queues its
+// consumer: whether a message that does not come is lost, waits, or was passed over.
+func (l *ledger) places(kind, consumer string, want []string) string {
+	var text strings.Builder
+	group := l.group(kind)
+	topics := map[string][]int{
+		l.topicOf(kind): {0}, "%RETRY%" + group: {0}, "%DLQ%" + group: {0},
+		"SCHEDULE_TOPIC_XXXX": {0, 1, 2, 3, 4},
+	}
+	for _, topic := range slices.Sorted(maps.Keys(topics)) {
+		for _, q := range topics[topic] {
+			end := l.end(topic, q)
+			fmt.Fprintf(&text, "%s/%d ends at %d, the group is at %d:", topic, q, end,
+				storedOffset(l.t, l.at, topic, group, q))
+			var held []received
+			if end > 0 {
+				held = pullAll(l.t, l.at, topic, q)
+			}
+			for _, m := range held {
+				if slices.Contains(want, m.Body) {
+					fmt.Fprintf(&text, " %d %s, try %d;", m.QueueOffset, m.Body, m.ReconsumeTimes)
+				}
+			}
+			text.WriteByte('\n')
+		}
+	}
+	var queues []queue
+	err := l.jvm.do("push.queues", args{"handle": consumer}, &queues)
+	fmt.Fprintf(&text, "the consumer has %v %v", queues, err)
+	return text.String()
 }
 
 // check finds everything that the turns before this one left.
@@ -318,7 +354,7 @@ func (l *ledger) check() {
 	}
 	p := l.transactional() // is asked about what is undecided
 	c := l.push("retry", nil)
-	l.await(c, l.refused)
+	l.await("retry", c, l.refused)
 	l.refused = nil
 	run(l.t, l.jvm, "push.stop", args{"handle": c})
 	l.awaitLetters()

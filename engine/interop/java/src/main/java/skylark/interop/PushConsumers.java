@@ -105,6 +105,10 @@ final class PushConsumers {
         c.setConsumeThreadMax(threads);
         c.setPullBatchSize(a.number("pullBatch", 32));
         c.setMaxReconsumeTimes(a.number("maxReconsume", -1));
+        // By default a stop interrupts the listeners' threads, and the client can lose a refused message: when
+        // the interrupt meets ProcessQueue.containsMessage, that says no, the message is not sent back, its place
+        // in the process queue is given up all the same, and the position behind it may still be committed.
+        c.setAwaitTerminationMillisWhenShutdown(10_000);
         if (a.flag("pop")) {
             c.setClientRebalance(false); // the broker says which queues, and whether to pop
             c.setPopInvisibleTime(a.big("invisibleMs", 60_000));

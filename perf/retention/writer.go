@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/skylarkmq/skylark/storage"
+	"github.com/skylarkmq/skylark/storage/record"
+)
+
+// writer appends to one store. One goroutine uses it.
+type writer struct {
+	store *storage.Store
+	sync  bool
+	body  []byte
+	host  netip.AddrPort
+	n     int // messages so far
+	es    []storage.Entry
+}
+
+func (o *options) writer(s *storage.Store) *writer {
+	return &writer{
+		store: s, sync: o.sync, body: bytes.Repeat([]byte{'r'}, o.body),
+		host: netip.MustParseAddrPort("127.0.0.1:10911"),
+	}
+}
+
+// prepare makes entries for the next messages, which go round over 64 queues of 8 topics.
+func (w *writer) prepare(count int) {
+	w.es = slices.Grow(w.es[:0], count)[:count]
+	for i := range w.es {
+		props := record.AppendProperty(nil, "UNIQ_KEY", fmt.Sprintf("0A0000010000%020X", w.n))
+		w.es[i] = storage.Entry{AwaitsFlush: w.sync, Draft: record.Draft{
+			Topic: fmt.Appendf(nil, "Topic%d", w.n%64/8), QueueID: int32(w.n % 8),
+			BornMS: time.Now().UnixMilli(), BornHost: w.host, StoreHost: w.host, Body: w.body,
+			Properties: props,
+		}}
+		w.n++
+	}
+}
+
+// append stores what was prepared.
+func (w *writer) append() error {
+	w.store.Append(w.es)
+	for i := range w.es {
+		if w.es[i].Err != nil {
+			return w.es[i].Err
+		}
+	}
+	if w.sync {
+		return w.store.Flush()
+	}
+	return nil
+}
+
+// fill appends until the log has so many bytes, and all of it is on disk.
+func (w *writer) fill(ctx context.Context, size int64) error {
+	for int64(w.store.Info().Wrote) < size && ctx.Err() == nil {
+		w.prepare(64)
+		if err := w.append(); err != nil {
+			return err
+		}
+	}
+	return errors.Join(ctx.Err(), w.store.Flush())
+}
+
+// steady appends at a rate for a while. Every half millisecond it sends what is due in one append.
+func (w *writer) steady(ctx context.Context, rate int, length time.Duration) (series, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	thread := openThread()
+	defer thread.close()
+	var s series
+	for began, sent := time.Now(), 0; ; {
+		elapsed := time.Since(began)
+		if elapsed >= length || ctx.Err() != nil {
+			return s, ctx.Err()
+		}
+		due := int(elapsed.Seconds()*float64(rate)) - sent
+		if due <= 0 {
+			time.Sleep(500 * time.Microsecond)
+			continue
+		}
+		w.prepare(due)
+		busy, start := thread.busy(), time.Now()
+		if err := w.append(); err != nil {
+			return s, err
+		}
+		took := time.Since(start)
+		s.took = append(s.took, took)
+		s.waited = append(s.waited, max(took-(thread.busy()-busy), 0))
+		s.messages += due
+		sent += due
+	}
+}
+
+// thread tells how long the calling thread has run, or waited for a processor while it could run.
+type thread struct{ file *os.File }
+
+func openThread() thread {
+	f, err := os.Open("/proc/thread-self/schedstat")
+	if err != nil {
+		return thread{} // not Linux: all of an append counts as waiting
+	}
+	return thread{f}
+}
+
+func (t thread) close() {
+	if t.file != nil {
+		_ = t.file.Close()
+	}
+}
+
+func (t thread) busy() time.Duration {
+	if t.file == nil {
+		return 0
+	}
+	var b [64]byte
+	n, _ := t.file.ReadAt(b[:], 0) // at the end of the file it says EOF, and has read
+	fields := bytes.Fields(b[:n])
+	if len(fields) < 2 {
+		return 0
+	}
+	ran, _ := strconv.ParseInt(string(fields[0]), 10, 64)
+	queued, _ := strconv.ParseInt(string(fields[1]), 10, 64)
+	return time.Duration(ran + queued)
+}
+
+// series is the appends of one time, or of several.
+type series struct {
+	took, waited []time.Duration
+	messages     int
+}
+
+func (s *series) add(more series) {
+	s.took, s.waited = append(s.took, more.took...), append(s.waited, more.waited...)
+	s.messages += more.messages
+}
+
+func (s *series) print(name string, deleted int64) {
+	fmt.Fprintf(os.Stdout, "%-13s %3d files deleted, %7d messages in %6d appends; longest %8v, p99.9 %8v; longest wait %8v, "+
+		"p99.9 %8v, over %v: %d\n", name+":", deleted, s.messages, len(s.took), highest(s.took, 1),
+		highest(s.took, 0.999), highest(s.waited, 1), highest(s.waited, 0.999), promised, s.over())
+}
+
+// over counts the waits that are longer than what is promised.
+func (s *series) over() (n int) {
+	for _, d := range s.waited {
+		if d > promised {
+			n++
+		}
+	}
+	return n
+}
+
+// highest returns a quantile, 1 for the longest.
+func highest(list []time.Duration, quantile float64) time.Duration {
+	if len(list) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	i := min(int(quantile*float64(len(sorted))), len(sorted)-1)
+	return sorted[i].Round(time.Microsecond)
+}
