@@ -19,7 +19,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -64,8 +63,8 @@ func (o *options) run(ctx context.Context) (err error) {
 		return fmt.Errorf("-dir %q is empty or exists", o.dir)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(o.dir)) }()
-	var left atomic.Int64 // files that may still be deleted
-	s, err := storage.Open(o.config(&left))
+	d := &deletions{}
+	s, err := storage.Open(o.config(d))
 	if err != nil {
 		return err
 	}
@@ -76,32 +75,35 @@ func (o *options) run(ctx context.Context) (err error) {
 	if err := w.fill(ctx, int64(o.files)*o.segmentMiB<<20); err != nil {
 		return err
 	}
-	var without, with series
+	var without, before, during series
 	for range o.rounds {
-		for _, all := range []*series{&without, &with} {
-			name, low := "no deletions", s.Info().Min
-			if all == &with {
-				name = "deletions"
-				left.Store(int64(o.files / o.rounds))
-			}
-			got, err := w.steady(ctx, o.rate, o.phase)
-			if err != nil {
-				return err
-			}
-			left.Store(0)
-			got.print(name, int64(s.Info().Min-low)/(o.segmentMiB<<20))
-			all.add(got)
+		got, err := w.steady(ctx, o.rate, o.phase)
+		if err != nil {
+			return err
 		}
+		without.add(got)
+		got.print("no deletions")
+		d.allow(o.files / o.rounds)
+		if got, err = w.steady(ctx, o.rate, o.phase); err != nil {
+			return err
+		}
+		d.allow(0)
+		between, beside := got.split(d.take())
+		between.print("between deletions")
+		beside.print("during deletions")
+		before.add(between)
+		during.add(beside)
 	}
-	fmt.Fprintln(os.Stdout, "all rounds:")
-	without.print("no deletions", 0)
-	with.print("deletions", int64(s.Info().Min)/(o.segmentMiB<<20))
+	fmt.Fprintf(os.Stdout, "all rounds; %d files deleted, each in %v to %v:\n", len(d.all), d.shortest(), d.longest())
+	without.print("no deletions")
+	before.print("between deletions")
+	during.print("during deletions")
 	return nil
 }
 
 // config is RocketMQ's, but that files are old at once and go when left says so. Looks follow each other
 // every second instead of ten.
-func (o *options) config(left *atomic.Int64) storage.Config {
+func (o *options) config(d *deletions) storage.Config {
 	cfg := storage.DefaultConfig(o.dir)
 	cfg.SegmentSize, cfg.SyncFlush = o.segmentMiB<<20, o.sync
 	cfg.DiskFullRatio, cfg.DiskFreeRatio, cfg.BallastBytes = 101, 100, 0
@@ -111,7 +113,14 @@ func (o *options) config(left *atomic.Int64) storage.Config {
 	for hour := range 24 {
 		r.Hours = append(r.Hours, hour)
 	}
-	r.Unread = func(record.PhysicalOffset) (keep bool) { return left.Add(-1) < 0 }
+	r.Unread = func(record.PhysicalOffset) (keep bool) { return !d.begin() }
 	cfg.Retention = r
+	cfg.Notice = func(msg string, kv ...any) {
+		if msg == "old file of the log deleted" {
+			d.end()
+			return
+		}
+		fmt.Fprintln(os.Stderr, append([]any{"retention:", msg}, kv...)...)
+	}
 	return cfg
 }

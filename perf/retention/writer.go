@@ -100,9 +100,9 @@ func (w *writer) steady(ctx context.Context, rate int, length time.Duration) (se
 		took := time.Since(start)
 		ranThen, queuedThen := thread.busy()
 		ran, queued = ranThen-ran, queuedThen-queued
+		s.began = append(s.began, start)
 		s.took, s.ran = append(s.took, took), append(s.ran, ran)
 		s.queued, s.waited = append(s.queued, queued), append(s.waited, max(took-ran-queued, 0))
-		s.messages += due
 		sent += due
 	}
 }
@@ -138,45 +138,4 @@ func (t thread) busy() (ran, queued time.Duration) {
 	r, _ := strconv.ParseInt(string(fields[0]), 10, 64)
 	q, _ := strconv.ParseInt(string(fields[1]), 10, 64)
 	return time.Duration(r), time.Duration(q)
-}
-
-// series is the appends of one time, or of several.
-type series struct {
-	took                []time.Duration // each is the sum of the three below
-	ran, queued, waited []time.Duration
-	messages            int
-}
-
-func (s *series) add(more series) {
-	s.took, s.ran = append(s.took, more.took...), append(s.ran, more.ran...)
-	s.queued, s.waited = append(s.queued, more.queued...), append(s.waited, more.waited...)
-	s.messages += more.messages
-}
-
-func (s *series) print(name string, deleted int64) {
-	fmt.Fprintf(os.Stdout, "%-13s %3d files deleted, %7d messages in %6d appends", name+":", deleted, s.messages, len(s.took))
-	for _, part := range []struct {
-		name string
-		list []time.Duration
-	}{{"all of it", s.took}, {"running", s.ran}, {"without a processor", s.queued}, {"waiting", s.waited}} {
-		over := 0
-		for _, d := range part.list {
-			if d > promised {
-				over++
-			}
-		}
-		fmt.Fprintf(os.Stdout, "; %s: longest %v, p99.9 %v, over %v: %d", part.name, highest(part.list, 1),
-			highest(part.list, 0.999), promised, over)
-	}
-	fmt.Fprintln(os.Stdout)
-}
-
-// highest returns a quantile, 1 for the longest.
-func highest(list []time.Duration, quantile float64) time.Duration {
-	if len(list) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(list))
-	i := min(int(quantile*float64(len(sorted))), len(sorted)-1)
-	return sorted[i].Round(time.Microsecond)
 }
