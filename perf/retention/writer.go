@@ -80,6 +80,8 @@ func (w *writer) steady(ctx context.Context, rate int, length time.Duration) (se
 	defer runtime.UnlockOSThread()
 	thread := openThread()
 	defer thread.close()
+	tick := time.NewTicker(500 * time.Microsecond)
+	defer tick.Stop()
 	var s series
 	for began, sent := time.Now(), 0; ; {
 		elapsed := time.Since(began)
@@ -88,7 +90,7 @@ func (w *writer) steady(ctx context.Context, rate int, length time.Duration) (se
 		}
 		due := int(elapsed.Seconds()*float64(rate)) - sent
 		if due <= 0 {
-			time.Sleep(500 * time.Microsecond)
+			<-tick.C
 			continue
 		}
 		w.prepare(due)
