@@ -128,16 +128,16 @@ func (q *Queue) resetMessages() error {
 	first := record.QueueOffset(q.first / q.set.unit)
 	q.mu.Unlock()
 	if end > first {
-		last, ok := q.batchUnit(end-1, end)
-		if !ok {
-			return fmt.Errorf("consumequeue: read the end of batch queue %s", q.id)
+		last, err := q.readBatch(end-1, end)
+		if err != nil {
+			return fmt.Errorf("consumequeue: read the end of batch queue %s: %w", q.id, err)
 		}
 		m.next, m.shown = last.Behind(), last.Behind()
 	}
 	if low := record.QueueOffset(q.min.Load()); low < end {
-		u, ok := q.batchUnit(low, end)
-		if !ok {
-			return fmt.Errorf("consumequeue: read the beginning of batch queue %s", q.id)
+		u, err := q.readBatch(low, end)
+		if err != nil {
+			return fmt.Errorf("consumequeue: read the beginning of batch queue %s: %w", q.id, err)
 		}
 		m.low = u.Base
 	}
@@ -156,6 +156,19 @@ func (q *Queue) batchUnit(at, end record.QueueOffset) (u BatchUnit, ok bool) {
 	defer units.Release() // also when the unit cannot be read
 	u = units.Batch(0)
 	return u, u.valid()
+}
+
+// readBatch is batchUnit with the reason why there is none.
+func (q *Queue) readBatch(at, end record.QueueOffset) (u BatchUnit, err error) {
+	units, err := q.openUnits(at, end)
+	if err != nil {
+		return u, fmt.Errorf("unit %d of %d: %w", at, end, err)
+	}
+	defer units.Release() // also when the unit cannot be read
+	if u = units.Batch(0); !u.valid() {
+		return u, fmt.Errorf("unit %d of %d is not valid: %+v", at, end, u)
+	}
+	return u, nil
 }
 
 // BatchUnit reads the unit at a position below Written, visible or not.

@@ -281,7 +281,8 @@ func (l *loader) inspect(q *Queue, state *State) (end int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if !u.Filler() && u.At < l.bounds.Trusted {
+		// Zeros are no unit at the beginning of the log, but one that a power loss has taken.
+		if u.Size > 0 && !u.Filler() && u.At < l.bounds.Trusted {
 			break
 		}
 	}

@@ -3,6 +3,7 @@
 package consumequeue
 
 import (
+	"errors"
 	"sort"
 
 	"github.com/skylarkmq/skylark/storage/record"
@@ -83,22 +84,31 @@ func (q *Queue) retainMapped(base int64) *segment {
 }
 
 func (q *Queue) unitsBelow(at, end record.QueueOffset) (Units, bool) {
+	u, err := q.openUnits(at, end)
+	return u, err == nil
+}
+
+// openUnits is unitsBelow for those who say why there are none.
+func (q *Queue) openUnits(at, end record.QueueOffset) (Units, error) {
 	if at < 0 || at >= end {
-		return Units{}, false
+		return Units{}, errNoUnit
 	}
 	if u, ok := q.keptUnits(at, end); ok {
-		return u, true
+		return u, nil
 	}
 	size := q.set.cfg.FileSize
 	pos := int64(at) * q.set.unit
 	base := pos - pos%size
 	s, err := q.acquire(base, false)
 	if err != nil {
-		return Units{}, false
+		return Units{}, err
 	}
 	to := min(int64(end)*q.set.unit-base, size)
-	return Units{mem: s.mem[pos-base : to : to], unit: int(q.set.unit), seg: s}, true
+	return Units{mem: s.mem[pos-base : to : to], unit: int(q.set.unit), seg: s}, nil
 }
+
+// errNoUnit says that a position lies outside of the queue.
+var errNoUnit = errors.New("no such unit")
 
 // Unit returns the unit of one queue offset. ok is false when it is not visible or only a filler.
 func (q *Queue) Unit(at record.QueueOffset) (Unit, bool) {
