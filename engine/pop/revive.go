@@ -128,8 +128,8 @@ func (s *Service) addCopy(f *flight, c *copies, offset int64, target string) (
 		first = strconv.AppendInt(nil, f.ck.PopMS, 10)
 	}
 	_, d.PropertyCRC = record.Property(d.Properties, record.PropertyCRC32)
-	props := record.DeleteProperty(make([]byte, 0, len(d.Properties)+64), d.Properties, propFirstPop)
-	props = record.DeleteProperty(props[:0], props, record.PropertyCRC32)
+	props := record.DeleteProperty(make([]byte, 0, len(d.Properties)+64), d.Properties, propFirstPop,
+		record.PropertyCRC32)
 	d.Properties = record.AppendProperty(props, propFirstPop, first)
 	if len(d.Properties) > propertiesMax {
 		d.Properties = props // there is no room for what only tells its past

@@ -64,32 +64,35 @@ type SendBacks struct {
 
 // Register adds the request code.
 func (p *SendBacks) Register(t Cold) {
-	t[remoting.ConsumerSendMsgBack] = func(c *Caller, cmd *remoting.Command) Reply {
-		var r protocol.ConsumerSendBackRequest
-		if err := r.Decode(cmd); err != nil {
+	t[remoting.ConsumerSendMsgBack] = func(_ *Caller, cmd *remoting.Command) Reply {
+		r, err := sentBack(cmd)
+		if err != nil {
 			return Fail(err)
-		}
-		if c.Version < versionRetryLimit {
-			r.MaxReconsumeTimes = -1
 		}
 		return done(p.SendBack(&r))
 	}
 }
 
-// light takes a message back on an event loop when it is in memory and its group and topics are known.
-func (p *SendBacks) light(cmd *remoting.Command) (Reply, bool) {
-	var r protocol.ConsumerSendBackRequest
-	if err := r.Decode(cmd); err != nil {
-		return Fail(err), true
-	}
+// sentBack decodes a request. Clients before the limit of retries was their own do not set it.
+func sentBack(cmd *remoting.Command) (r protocol.ConsumerSendBackRequest, err error) {
+	err = r.Decode(cmd)
 	if cmd.Version < versionRetryLimit {
 		r.MaxReconsumeTimes = -1
 	}
-	if _, known := p.Groups.Find(r.Group); p.SyncFlush || !known ||
-		!p.Store.Hot(record.PhysicalOffset(r.Offset)) {
+	return r, err
+}
+
+// light takes a message back on an event loop when it is in memory and its group and topics are known.
+func (p *SendBacks) light(cmd *remoting.Command) (Reply, bool) {
+	r, err := sentBack(cmd)
+	if err != nil {
+		return Fail(err), true
+	}
+	cfg, known := p.Groups.Find(r.Group)
+	if p.SyncFlush || !known || !p.Store.Hot(record.PhysicalOffset(r.Offset)) {
 		return Reply{}, false
 	}
-	err := p.sendBack(&r, true)
+	err = p.sendBack(&r, cfg, true)
 	return done(err), !errors.Is(err, errNotLight)
 }
 
@@ -102,12 +105,6 @@ const lightBody = 64 << 10
 // SendBack stores the message again: in the retry topic of the group, after a delay, or in its
 // dead-letter topic. It blocks for the disk.
 func (p *SendBacks) SendBack(r *protocol.ConsumerSendBackRequest) error {
-	return p.sendBack(r, false)
-}
-
-// sendBack is SendBack. light: it fails with errNotLight where it would have to write a file or to work
-// for long.
-func (p *SendBacks) sendBack(r *protocol.ConsumerSendBackRequest, light bool) error {
 	cfg, ok, err := p.Groups.LookupOrCreate(r.Group)
 	switch {
 	case err != nil:
@@ -115,6 +112,16 @@ func (p *SendBacks) sendBack(r *protocol.ConsumerSendBackRequest, light bool) er
 	case !ok:
 		return remoting.Errorf(remoting.SubscriptionGroupNotExist,
 			"subscription group not exist, %s %s", r.Group, FAQ)
+	}
+	return p.sendBack(r, cfg, false)
+}
+
+// sendBack is SendBack for a group that is known. light: it fails with errNotLight where it would have to
+// write a file or to work for long.
+func (p *SendBacks) sendBack(
+	r *protocol.ConsumerSendBackRequest, cfg *protocol.SubscriptionGroupConfig, light bool,
+) error {
+	switch {
 	case !p.Writable():
 		return remoting.Errorf(remoting.NoPermission, "the broker[%s] sending message is forbidden",
 			p.StoreHost.Addr())

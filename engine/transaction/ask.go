@@ -49,7 +49,7 @@ func (a *asks) add(p *plan, e *storage.Entry, nowMS int64) {
 	d := e.Draft
 	d.Topic, d.QueueID = p.half.topic, p.half.queue
 	start := len(a.props)
-	a.props = without(a.props, d.Properties, propMoved)
+	a.props = record.DeleteProperty(a.props, d.Properties, propMoved)
 	d.Properties = a.props[start:]
 	start, size := len(a.records), d.Size()
 	a.records = slices.Grow(a.records, size)[:start+size]

@@ -270,7 +270,7 @@ func (s *Service) Resume(at record.PhysicalOffset) error {
 	d := v.Draft()
 	d.Topic, d.QueueID = []byte(protocol.HalfTopic), 0
 	d.Properties = record.AppendProperty(
-		without(nil, d.Properties, record.PropertyCRC32, propCheckTimes), propCheckTimes, "0")
+		record.DeleteProperty(nil, d.Properties, record.PropertyCRC32, propCheckTimes), propCheckTimes, "0")
 	d.TagsCode = tagsCode(d.Properties)
 	entries := []storage.Entry{{Draft: d, Again: true}}
 	if s.cfg.Store.AppendAll(entries) == 0 {

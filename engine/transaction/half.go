@@ -4,7 +4,6 @@ package transaction
 
 import (
 	"bytes"
-	"slices"
 	"strconv"
 	"time"
 
@@ -143,7 +142,7 @@ func (h *half) committed() record.Draft {
 	d.Topic, d.QueueID = h.topic, h.queue
 	d.SysFlag = d.SysFlag&^record.SysTransactionMask | record.SysCommit
 	d.PreparedOffset = int64(h.view.PhysicalOffset())
-	d.Properties = without(nil, d.Properties, propRealTopic, propRealQueue, propMoved,
+	d.Properties = record.DeleteProperty(nil, d.Properties, propRealTopic, propRealQueue, propMoved,
 		record.PropertyCRC32)
 	d.TagsCode = tagsCode(d.Properties)
 	return d
@@ -155,30 +154,14 @@ func (h *half) renewed(scratch []byte, times int) (grown []byte, d record.Draft)
 	d = h.view.Draft()
 	start := len(scratch)
 	if times == h.times {
-		scratch = without(scratch, d.Properties, record.PropertyCRC32, propMoved)
+		scratch = record.DeleteProperty(scratch, d.Properties, record.PropertyCRC32, propMoved)
 	} else {
-		scratch = without(scratch, d.Properties, record.PropertyCRC32, propMoved, propCheckTimes)
+		scratch = record.DeleteProperty(scratch, d.Properties, record.PropertyCRC32, propMoved, propCheckTimes)
 		scratch = record.AppendProperty(scratch, propCheckTimes, strconv.Itoa(times))
 	}
 	d.Properties = scratch[start:len(scratch):len(scratch)]
 	d.TagsCode = tagsCode(d.Properties)
 	return scratch, d
-}
-
-// without appends properties to dst but those with one of the names.
-func without(dst, props []byte, names ...string) []byte {
-	for len(props) > 0 {
-		entry := props
-		if end := bytes.IndexByte(props, 2); end >= 0 {
-			entry = props[:end+1]
-		}
-		props = props[len(entry):]
-		at := bytes.IndexByte(entry, 1)
-		if at < 0 || !slices.Contains(names, string(entry[:at])) {
-			dst = append(dst, entry...)
-		}
-	}
-	return dst
 }
 
 func tagsCode(props []byte) int64 {

@@ -4,6 +4,7 @@ package record
 
 import (
 	"bytes"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -94,9 +95,9 @@ func ValidProperty[V string | []byte](text V) bool {
 	return len(text) > 0
 }
 
-// DeleteProperty appends props without the properties of that name to dst, which may be props[:0].
+// DeleteProperty appends props without the properties of those names to dst, which may be props[:0].
 // All other bytes stay as they are.
-func DeleteProperty(dst, props []byte, name string) []byte {
+func DeleteProperty(dst, props []byte, names ...string) []byte {
 	for len(props) > 0 {
 		entry := props
 		if end := bytes.IndexByte(props, valueEnd); end >= 0 {
@@ -104,7 +105,7 @@ func DeleteProperty(dst, props []byte, name string) []byte {
 		}
 		props = props[len(entry):]
 		at := bytes.IndexByte(entry, nameEnd)
-		if at < 0 || string(entry[:at]) != name {
+		if at < 0 || !slices.Contains(names, string(entry[:at])) {
 			dst = append(dst, entry...)
 		}
 	}

@@ -52,6 +52,9 @@ func TestPropertyEdit(t *testing.T) {
 	if want := "X\x01y\x02B\x012\x02junk\x02"; string(got) != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	if got := record.DeleteProperty(nil, p, "B", "none", "X"); string(got) != "A\x011\x02junk\x02A\x019" {
+		t.Errorf("without two: got %q", got)
+	}
 	if inPlace := record.DeleteProperty(p[:0], p, "A"); !bytes.Equal(inPlace, got) {
 		t.Errorf("in place %q, want %q", inPlace, got)
 	}
