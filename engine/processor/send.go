@@ -74,7 +74,8 @@ type SendCounters interface {
 type Send struct {
 	*SendShared
 
-	own     []byte // properties that each message gets
+	own     []byte                // properties that each message gets
+	common  *remoting.FixedFields // of every answer
 	entries []storage.Entry
 	calls   []sendCall
 	scratch []byte // properties and topics of the collected sends
@@ -100,9 +101,13 @@ type sendCall struct {
 
 // NewSend makes the processor of one loop.
 func NewSend(shared *SendShared) *Send {
+	fields := protocol.SendResponse{
+		Region: shared.Region, TraceOn: shared.TraceOn, NoMessage: true,
+	}
 	return &Send{
 		SendShared: shared,
 		own:        ownProperties(shared.Region, shared.Cluster, shared.TraceOn),
+		common:     remoting.NewFixedFields(fields.AppendFields),
 		pending:    make(map[string]*pending),
 	}
 }
@@ -387,18 +392,20 @@ func (s *Send) settle(call *sendCall, e *storage.Entry) {
 	s.answer(call.conn, call, e)
 }
 
-// answer writes the success header.
+// answer writes the success header; region and trace are in the common fields.
 func (s *Send) answer(c *eventloop.Conn, call *sendCall, e *storage.Entry) {
 	s.ids = s.messageIDs(s.ids[:0], e)
 	r := protocol.SendResponse{
 		MsgID: s.ids, TransactionID: call.uniq, QueueID: call.queue,
-		QueueOffset: int64(e.QueueOffset), Region: s.Region, TraceOn: s.TraceOn,
-		RecallHandle: call.recall,
+		QueueOffset: int64(e.QueueOffset), RecallHandle: call.recall,
 	}
 	if call.inner {
 		r.BatchUniqID = call.uniq
 	}
-	writeSendResponse(c, call.head, &r)
+	out := remoting.Begin(c.Reserve(), call.head)
+	out.Fixed(s.common)
+	r.AppendFields(&out)
+	c.Commit(out.End(nil))
 }
 
 // messageIDs builds the offset id, or for a batch the comma-separated ids of its records.
@@ -413,12 +420,6 @@ func (s *Send) messageIDs(dst []byte, e *storage.Entry) []byte {
 		dst = record.AppendOffsetID(dst, s.StoreHost, at)
 	}
 	return dst
-}
-
-func writeSendResponse(c *eventloop.Conn, head remoting.Head, r *protocol.SendResponse) {
-	e := remoting.Begin(c.Reserve(), head)
-	r.AppendFields(&e)
-	c.Commit(e.End(nil))
 }
 
 // errNoBody refuses a frame that ends with its header.

@@ -3,6 +3,7 @@
 package remoting_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"strings"
@@ -100,6 +101,55 @@ func TestEncodeStrict(t *testing.T) {
 		got := build(f)
 		if got != want || !json.Valid([]byte(got)) {
 			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestEncodeFixed proves that fields encoded before make the frame that writing them makes.
+func TestEncodeFixed(t *testing.T) {
+	t.Parallel()
+	two := func(e *remoting.Encoder) { e.String("a\"", "x\x01"); e.Bool("b", true) }
+	none := func(*remoting.Encoder) {}
+	last := func(e *remoting.Encoder) { e.Int("c", -1) }
+	for _, form := range bothForms {
+		for name, writes := range map[string][]func(*remoting.Encoder){
+			"first": {two, last}, "last": {last, two}, "twice": {two, two}, "alone": {two},
+			"none before": {none, last}, "none after": {last, none},
+		} {
+			h := remoting.Head{Flag: 1, Opaque: 7, Serialize: form}
+			plain, fixed := remoting.Begin(nil, h), remoting.Begin(nil, h)
+			for _, write := range writes {
+				write(&plain)
+				fixed.Fixed(remoting.NewFixedFields(write))
+			}
+			if diff := cmp.Diff(plain.End(nil), fixed.End(nil)); diff != "" {
+				t.Errorf("%v, %s: -written +fixed:\n%s", form, name, diff)
+			}
+		}
+	}
+}
+
+// TestEncodeEscapes has each byte at each place of what is looked at eight bytes at a time.
+func TestEncodeEscapes(t *testing.T) {
+	t.Parallel()
+	for size := 1; size <= 25; size++ {
+		for at := range size {
+			for b := range 0x80 {
+				value := bytes.Repeat([]byte{'z'}, size)
+				value[at] = byte(b)
+				e := remoting.Begin(nil, remoting.Head{})
+				e.Bytes("v", value)
+				e.Bytes("w", value)
+				frame := e.End(nil)
+				if !json.Valid(frame[8:]) {
+					t.Fatalf("%q: not JSON: %s", value, frame[8:])
+				}
+				for _, name := range []string{"v", "w"} {
+					if got, _ := decodeWhole(t, frame).Fields.Get(name); string(got) != string(value) {
+						t.Fatalf("%q came back as %q", value, got)
+					}
+				}
+			}
 		}
 	}
 }

@@ -45,7 +45,8 @@ const (
 	offBinRemarkLen = 13 // int32, 0 when there is no remark
 	offBinRemark    = 17 // the remark, then int32 bytes of the extension entries, then those
 
-	binaryHeaderMin = offBinRemark + 4
+	binaryFieldsLen = 4 // bytes of the length of the entries
+	binaryHeaderMin = offBinRemark + binaryFieldsLen
 )
 
 var (

@@ -3,6 +3,8 @@
 package remoting
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -76,9 +78,10 @@ func (c *Command) scanFields(h []byte, i int) int {
 		return -1
 	}
 	c.HasFields = true
-	c.Fields = c.Fields[:0]
+	fields := c.Fields[:0]
 	i = skipSpace(h, i+1)
 	if i < len(h) && h[i] == '}' {
+		c.Fields = fields
 		return i + 1
 	}
 	for {
@@ -98,9 +101,10 @@ func (c *Command) scanFields(h []byte, i int) int {
 				value = h[at:i:i]
 			}
 		}
-		if i < 0 || !c.addField(name, value) {
+		if i < 0 || len(fields) >= fieldsMax {
 			return -1
 		}
+		fields = append(fields, Field{Name: name, Value: value})
 		i = skipSpace(h, i)
 		if i == len(h) {
 			return -1
@@ -109,6 +113,7 @@ func (c *Command) scanFields(h []byte, i int) int {
 		case ',':
 			i = skipSpace(h, i+1)
 		case '}':
+			c.Fields = fields
 			return i + 1
 		default:
 			return -1
@@ -128,14 +133,10 @@ func scanName(h []byte, i int) (name []byte, next int) {
 	if i >= len(h) || h[i] != '"' {
 		return nil, -1
 	}
-	i++
-	from := i
-	for ; i < len(h); i++ {
+	from := i + 1
+	for i = from; i < len(h) && h[i] != '"'; i++ {
 		if h[i] == '\\' {
 			return nil, -1
-		}
-		if h[i] == '"' {
-			break
 		}
 	}
 	if i >= len(h) {
@@ -149,21 +150,65 @@ func scanName(h []byte, i int) (name []byte, next int) {
 	return name, skipSpace(h, i+1)
 }
 
+// shortText is the length up to which a loop over bytes is faster: its end is guessed rightly, while
+// that of textEnd has to be computed before the scanner goes on.
+const shortText = 24
+
+// textEnd returns the place of the first quote or backslash from i on, or len(h). It looks at eight
+// bytes at once.
+func textEnd(h []byte, i int) int {
+	for ; i+8 <= len(h); i += 8 {
+		w := binary.LittleEndian.Uint64(h[i:])
+		if m := quotes(w); m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+	}
+	for ; i < len(h); i++ {
+		if h[i] == '"' || h[i] == '\\' {
+			break
+		}
+	}
+	return i
+}
+
 // scanText reads a string. Without escapes the value aliases h, otherwise the scratch of c.
 func (c *Command) scanText(h []byte, i int) (value []byte, next int) {
 	if i >= len(h) || h[i] != '"' {
 		return nil, -1
 	}
-	i++
-	for from := i; i < len(h); i++ {
-		switch h[i] {
-		case '"':
+	from := i + 1
+	for i = from; i < len(h) && i < from+shortText; i++ {
+		if h[i] == '"' {
 			return h[from:i:i], i + 1
-		case '\\':
+		}
+		if h[i] == '\\' {
 			return c.unescape(h, from, i)
 		}
 	}
-	return nil, -1
+	switch i = textEnd(h, i); {
+	case i == len(h):
+		return nil, -1
+	case h[i] == '"':
+		return h[from:i:i], i + 1
+	}
+	return c.unescape(h, from, i)
+}
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// quotes marks the high bits of the bytes of w that are a quote or a backslash. Bytes above such a
+// byte may be marked wrongly, the lowest marked one never is.
+func quotes(w uint64) uint64 {
+	quote, slash := w^(ones*'"'), w^(ones*'\\')
+	return ((quote-ones)&^quote | (slash-ones)&^slash) & highs
+}
+
+// specials is quotes with control characters.
+func specials(w uint64) uint64 {
+	return quotes(w) | (w-ones*0x20)&^w&highs
 }
 
 // unescape copies the string that starts at from and has its first escape at i into the scratch.
@@ -175,18 +220,16 @@ func (c *Command) unescape(h []byte, from, i int) (value []byte, next int) {
 	at := len(c.scratch)
 	out := append(c.scratch, h[from:i]...)
 	for i < len(h) {
-		switch b := h[i]; b {
-		case '"':
+		if h[i] == '"' {
 			c.scratch = out
 			return out[at:len(out):len(out)], i + 1
-		case '\\':
-			if out, i = appendEscape(out, h, i+1); i < 0 {
-				return nil, -1
-			}
-		default:
-			out = append(out, b)
-			i++
 		}
+		if out, i = appendEscape(out, h, i+1); i < 0 {
+			return nil, -1
+		}
+		from = i
+		i = textEnd(h, from)
+		out = append(out, h[from:i]...)
 	}
 	return nil, -1
 }
@@ -325,15 +368,10 @@ func skipValue(h []byte, i int) int {
 }
 
 func skipString(h []byte, i int) int {
-	for i++; i < len(h); i++ {
-		switch h[i] {
-		case '"':
-			return i + 1
-		case '\\':
-			return -1
-		}
+	if i = textEnd(h, i+1); i == len(h) || h[i] == '\\' {
+		return -1
 	}
-	return -1
+	return i + 1
 }
 
 // ParseInt reads a decimal int64 as Java's Long.parseLong does: an optional sign, then digits, and
