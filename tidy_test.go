@@ -97,7 +97,7 @@ var imports = map[string][]string{
 	"perf/recovery":  {"storage", "storage/record"}, // starts of stores that it makes
 	"perf/retention": {"storage", "storage/record"}, // deletes from stores that it makes
 	"perf/crashreal": {"net/invoke", "net/protocol", "net/remoting", "perf/server", "storage/record"},
-	"perf/peer":      {"engine/interop/...", "net/...", "perf/flame", "perf/measure", "perf/report"}, // shares the download of Apache RocketMQ
+	"perf/peer":      {"engine/interop/...", "net/...", "perf/flame", "perf/measure", "perf/report", "storage/record", "zerocopy"}, // shares the download of Apache RocketMQ
 
 	"perf/services": {"client", "client/admin", "perf/measure", "perf/server"},
 

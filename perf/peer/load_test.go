@@ -3,16 +3,25 @@
 package main
 
 import (
+	"encoding/binary"
+	"errors"
+	"io"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/skylarkmq/skylark/net/protocol"
+	"github.com/skylarkmq/skylark/net/remoting"
 	"github.com/skylarkmq/skylark/perf/measure"
 	"github.com/skylarkmq/skylark/perf/report"
+	"github.com/skylarkmq/skylark/storage/record"
 )
 
 // A broker that dies under load answers nothing and uses no CPU; such a run once counted as 0.
@@ -215,7 +224,7 @@ func TestLoads(t *testing.T) {
 // TestNullHandler: a client takes the null handler for a cluster, and every send is answered.
 func TestNullHandler(t *testing.T) {
 	t.Parallel()
-	s, err := listenNull("127.0.0.1:0")
+	s, err := listenNull("127.0.0.1:0", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,6 +236,85 @@ func TestNullHandler(t *testing.T) {
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Errorf("close: %v", err)
+	}
+}
+
+// TestRelay: a pull that waits gets the message that comes, a later one what came meanwhile, as records
+// that carry the bodies; a connection that has gone is forgotten.
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	s, err := listenNull("127.0.0.1:0", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(t.Context()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}()
+	addr := s.Addrs()[0].String()
+	pull := func(offset int64) net.Conn {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		e := remoting.Begin(nil, remoting.NewRequest(remoting.PullMessage, 1))
+		h := protocol.PullRequest{
+			Group: []byte("g"), Topic: []byte("PeerStart"), QueueOffset: offset, MaxMessages: 32,
+			Subscription: []byte("*"), SysFlag: protocol.PullSuspend, SuspendMS: 10_000,
+			MaxBytes: -1, RequestSource: -1,
+		}
+		h.AppendFields(&e)
+		if _, err := c.Write(e.End(nil)); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	held := func() net.Conn {
+		c := pull(0)
+		if _, err := exchange(c, int(remoting.GetMaxOffset), map[string]string{"queueId": "0"}, nil); err != nil {
+			t.Fatal(err) // its answer shows that the pull before it was taken
+		}
+		return c
+	}
+	got := func(c net.Conn) (next int64, bodies []string) {
+		defer c.Close()
+		var size [4]byte
+		if _, err := io.ReadFull(c, size[:]); err != nil {
+			t.Fatal(err)
+		}
+		frame := make([]byte, binary.BigEndian.Uint32(size[:]))
+		if _, err := io.ReadFull(c, frame); err != nil {
+			t.Fatal(err)
+		}
+		var cmd remoting.Command
+		var h protocol.PullResponse
+		if err := errors.Join(cmd.Decode(frame), h.Decode(&cmd)); err != nil {
+			t.Fatal(err)
+		}
+		for b := cmd.Body; len(b) > 0; {
+			v, err := record.Parse(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bodies = append(bodies, string(v.Body()))
+			b = b[v.TotalSize():]
+		}
+		return h.NextOffset, bodies
+	}
+	gone, waits := held(), held()
+	_ = gone.Close()
+	for range 3 {
+		if err := sendOne(addr, addr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if next, bodies := got(waits); next != 1 || !slices.Equal(bodies, []string{"first"}) {
+		t.Errorf("the pull that waited got %q, next %d", bodies, next)
+	}
+	if next, bodies := got(pull(1)); next != 3 || !slices.Equal(bodies, []string{"first", "first"}) {
+		t.Errorf("the pull behind got %q, next %d", bodies, next)
 	}
 }
 

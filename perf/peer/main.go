@@ -54,8 +54,8 @@ type plan struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if len(os.Args) == 2 && os.Args[1] == limitServe {
-		if err := serveNull(ctx, limitAddress); err != nil {
+	if len(os.Args) == 2 && (os.Args[1] == limitServe || os.Args[1] == limitRelay) {
+		if err := serveNull(ctx, limitAddress, os.Args[1] == limitRelay); err != nil {
 			fmt.Fprintln(os.Stderr, "peer:", err)
 			os.Exit(1)
 		}

@@ -213,7 +213,8 @@ func (r *row) cells(f figure, sides []*side) []string {
 // different rates wait for different things.
 func (r *row) limitCells(f figure, first *side) []string {
 	limit, ours := r.rounds("limit"), r.rounds(first.name)
-	timed := f.lower && f.goal != 0 && slices.Contains(r.load.produce, "--rate")
+	atRate := slices.Contains(r.load.produce, "--rate") || slices.Contains(r.load.endToEnd, "--rate")
+	timed := f.lower && f.goal != 0 && atRate
 	if len(limit) == 0 || len(ours) == 0 || f.plain || f.lower && !timed {
 		return []string{"", ""}
 	}
@@ -335,7 +336,8 @@ func (r *results) lead() []string {
 			"cache filled first and before each round: %v, most of the memory taken: %v. The load "+
 			"generator shares the machine; loads without a rate are closed loops. CPU is of the broker's "+
 			"process, user and system; kernel threads are those that write back, reclaim and journal. A "+
-			"null handler decodes and answers on our event loop, and stores nothing.",
+			"null handler decodes and answers on our event loop, and stores nothing; readers get the last "+
+			"messages from memory.",
 			r.plan.rounds, r.plan.duration, r.plan.maxSent, r.plan.warmup, r.plan.fillCache,
 			r.plan.ballast),
 	}

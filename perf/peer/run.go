@@ -115,19 +115,26 @@ func shortly(o *outcome, l *load) string {
 	return text
 }
 
-// prepare makes the backlog of a load, if it reads one, and warms the side up.
+// makeBacklog sends what a load reads, if it reads a backlog.
+func (b *bench) makeBacklog(ctx context.Context, l *load, s *side) error {
+	if l.backlog == nil {
+		return nil
+	}
+	n := l.count
+	if n == 0 || n > b.plan.backlog {
+		n = b.plan.backlog
+	}
+	say("%s: making a backlog of %d messages for %s", l.name, n, s.name)
+	args := append([]string{"produce"}, l.backlog...)
+	_, err := b.perf(ctx, s, append(args, "--count", strconv.Itoa(n))...)
+	return err
+}
+
+// prepare makes the backlog of a load and warms the side up.
 func (b *bench) prepare(ctx context.Context, r *row, s *side) error {
 	l := &r.load
-	if l.backlog != nil {
-		n := l.count
-		if n == 0 || n > b.plan.backlog {
-			n = b.plan.backlog
-		}
-		say("%s: making a backlog of %d messages for %s", l.name, n, s.name)
-		args := append([]string{"produce"}, l.backlog...)
-		if _, err := b.perf(ctx, s, append(args, "--count", strconv.Itoa(n))...); err != nil {
-			return err
-		}
+	if err := b.makeBacklog(ctx, l, s); err != nil {
+		return err
 	}
 	say("%s: warming up %s", l.name, s.name)
 	end := time.Now().Add(b.plan.warmup)
