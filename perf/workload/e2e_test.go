@@ -59,7 +59,7 @@ func TestE2ERestartUnderLoad(t *testing.T) {
 // TestE2ELargeMessages sends messages far above RocketMQ's 4 MiB and reads all of them back.
 func TestE2ELargeMessages(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cluster := enginetest.Start(t, func(c *engine.Config) {
 		c.MaxMessageSize, c.CommitLogFileSize = 64<<20, 160<<20
@@ -69,6 +69,7 @@ func TestE2ELargeMessages(t *testing.T) {
 	p := workload.DefaultProduce()
 	p.NameServers, p.Topic, p.Verify = []string{cluster.NameServer()}, "load", true
 	p.InFlight, p.Count, p.Sizes = 2, 4, "20971520"
+	p.Timeout = workload.Duration(30 * time.Second) // 40 MB in flight, beside whatever else runs
 	sent, err := workload.RunProduce(ctx, p, workload.Output{})
 	if err != nil || !sent.OK || sent.Messages != 4 {
 		t.Fatalf("produce: %+v, %v", sent, err)
