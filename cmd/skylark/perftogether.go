@@ -4,6 +4,8 @@ package main
 
 import (
 	"errors"
+	"os"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,10 +51,23 @@ func (f *togetherFlags) run(a *app, cmd *cobra.Command, readers []workload.Reade
 	if err != nil {
 		return err
 	}
+	defer leaveReaders(set.LoopCount())()
 	results, err := workload.RunTogether(cmd.Context(), workload.Together{
 		Command: cmd.Name(), Produce: set, Readers: readers, Drain: workload.Duration(f.drain),
 	}, out)
 	return a.finish(err, results...)
+}
+
+// leaveReaders gives the runtime a processor more for each loop that sends. A loop that waits for its
+// sockets keeps its processor until the runtime takes it away, up to 10 ms later, and a reader whose
+// message has come would wait for that: on 2 cores the p99.9 of `perf latency` was 6 to 11 ms with two
+// processors, and 3.5 ms with three. Who has set GOMAXPROCS knows what he measures.
+func leaveReaders(loops int) (restore func()) {
+	before := runtime.GOMAXPROCS(0)
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(before + loops)
+	}
+	return func() { runtime.GOMAXPROCS(before) }
 }
 
 func (a *app) perfLatencyCommand() *cobra.Command {

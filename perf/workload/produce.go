@@ -153,7 +153,7 @@ func (p *producer) connectAll(ctx context.Context, targets []target) ([]*group, 
 
 // deal deals the connections to the run's goroutines and makes them.
 func (p *producer) deal(ctx context.Context, senders []*sender) ([]*group, error) {
-	n := min(p.cfg.loops(), len(senders))
+	n := min(p.cfg.LoopCount(), len(senders))
 	hands := make([][]*sender, n)
 	for i, s := range senders {
 		hands[i%n] = append(hands[i%n], s)

@@ -132,7 +132,8 @@ func DefaultProduce() Produce {
 // paced reports whether messages have due moments.
 func (p *Produce) paced() bool { return p.Rate > 0 || len(p.Steps) > 0 }
 
-func (p *Produce) loops() int {
+// LoopCount is how many goroutines drive the connections.
+func (p *Produce) LoopCount() int {
 	if p.Loops > 0 {
 		return p.Loops
 	}
