@@ -4,15 +4,18 @@ package mappedfile_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/skylarkmq/skylark/storage/mappedfile"
 	"github.com/skylarkmq/skylark/storage/vfs"
@@ -221,6 +224,75 @@ func faulty(t *testing.T, before func(op, path string) error) (*crashfs.FS, stri
 }
 
 // TestFlushErrorIsFinal lets one msync fail; the file never claims to be flushed again.
+// TestFlushDetaches: a flush of a long range leaves no page of it mapped, loses nothing of it, and the
+// page at its end, where the writer goes on, stays.
+func TestFlushDetaches(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux can detach pages")
+	}
+	const size = 1 << 20
+	path := filepath.Join(t.TempDir(), "f")
+	f, err := mappedfile.Create(vfs.OS(), path, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	want := make([]byte, size)
+	for i := range want {
+		want[i] = byte(i / 251)
+	}
+	const end = size/2 + 100
+	copy(f.Bytes(), want[:end])
+	if err := f.Flush(0, end); err != nil {
+		t.Fatal(err)
+	}
+	if n := mapped(t, f.Bytes()[:size/2]); n != 0 {
+		t.Errorf("%d pages of what was flushed are mapped", n)
+	}
+	if n := mapped(t, f.Bytes()[size/2:end]); n != 1 {
+		t.Error("the page that the writer goes on in is not mapped")
+	}
+	copy(f.Bytes()[end:], want[end:])
+	copy(f.Bytes()[7:9], "x") // into a page that was detached
+	copy(want[7:9], "x")
+	if !bytes.Equal(f.Bytes(), want) {
+		t.Error("the mapping lost bytes")
+	}
+	if err := f.Flush(0, size); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the file differs: %v", err)
+	}
+	if f.Bytes()[0] != want[0] { // maps it
+		t.Error("the first byte differs")
+	}
+	if err := f.Flush(0, 4096); err != nil || mapped(t, f.Bytes()[:4096]) != 1 {
+		t.Errorf("a short range was detached, or %v", err)
+	}
+}
+
+// mapped counts the pages of b that the page tables have.
+func mapped(t *testing.T, b []byte) (n int) {
+	t.Helper()
+	f, err := os.Open("/proc/self/pagemap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	first := uintptr(unsafe.Pointer(&b[0])) / vfs.PageSize
+	last := uintptr(unsafe.Pointer(&b[len(b)-1])) / vfs.PageSize
+	entries := make([]byte, 8*(last-first+1))
+	if _, err := f.ReadAt(entries, int64(first)*8); err != nil {
+		t.Fatal(err)
+	}
+	for ; len(entries) > 0; entries = entries[8:] {
+		n += int(binary.LittleEndian.Uint64(entries) >> 63)
+	}
+	return n
+}
+
 func TestFlushErrorIsFinal(t *testing.T) {
 	t.Parallel()
 	fail := true

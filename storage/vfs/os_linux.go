@@ -195,6 +195,16 @@ func (m *osMapping) Populate(from, size int) error {
 	return nil
 }
 
+// Detach is safe for shared mappings of files only, which all of ours are: the page cache keeps the
+// bytes, and the page tables hand it their dirty marks.
+func (m *osMapping) Detach(from, size int) {
+	page := os.Getpagesize()
+	begin, end := (max(0, from)+page-1)/page*page, min(from+size, len(m.b))/page*page
+	if begin < end {
+		_ = unix.Madvise(m.b[begin:end], unix.MADV_DONTNEED)
+	}
+}
+
 func (m *osMapping) ReadAhead(on bool) {
 	advice := unix.MADV_RANDOM
 	if on {

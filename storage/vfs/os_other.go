@@ -30,4 +30,6 @@ func (m *osMapping) Resident(int, int) (bool, error) { return false, ErrNotSuppo
 
 func (m *osMapping) Populate(int, int) error { return ErrNotSupported }
 
+func (m *osMapping) Detach(int, int) {}
+
 func (m *osMapping) ReadAhead(bool) {}

@@ -105,6 +105,9 @@ type Mapping interface {
 	// Populate creates writable pages for a range, so that stores there do not fault. Bytes that
 	// exist stay. ErrNotSupported on kernels that cannot.
 	Populate(from, size int) error
+	// Detach has the next access to a page of the range fault; what is in the pages stays. It concerns
+	// the pages that lie in the range as a whole, and promises nothing.
+	Detach(from, size int)
 	// ReadAhead switches what a fault brings in: the page and its neighbours, as at first, which on a
 	// disk with much read-ahead are megabytes of zeros where a file has a hole; or the page alone.
 	ReadAhead(on bool)
