@@ -146,23 +146,15 @@ func (l *Log) populateAhead() {
 	}
 }
 
-// Populating gently takes more of a processor than at once, unless memory is not at hand, and keeps
-// nobody waiting. See mappedfile.File.PopulateGently.
-const (
-	// slowStep is the least time in which a writer goes a step that is populated gently: at 64 MB/s
-	// that takes 5 % of a processor.
-	slowStep = 16 * time.Millisecond
-	// stall is how long a step takes at least that had to wait for memory.
-	stall = 4 * time.Millisecond
-	// stallBytes are populated gently after it.
-	stallBytes = 64 << 20
-)
+// slowStep is the least time in which a writer goes a step that is populated gently: at 64 MB/s that
+// takes 6 % of a processor. Faster writers pay for the waits of populating at once with less than the
+// gentle way costs them; see mappedfile.File.PopulateGently.
+const slowStep = 16 * time.Millisecond
 
-// pace is how fast the writer is, and memory. Confined to the populator.
+// pace is how fast the writer is. Confined to the populator.
 type pace struct {
-	woken  time.Time
-	slow   bool  // the writer took his time for the last step
-	stalls int64 // bytes to populate gently, since memory was not at hand
+	woken time.Time
+	slow  bool // the writer took his time for the last step
 }
 
 // wake notes that the writer has gone another step.
@@ -171,32 +163,14 @@ func (p *pace) wake(now time.Time) {
 	p.woken = now
 }
 
-// gentle reports whether the next step is to be populated gently.
-func (p *pace) gentle(step int64) bool {
-	p.stalls = max(p.stalls-step, -1)
-	return p.slow || p.stalls >= 0
-}
-
-// took notes how long a step took that was not.
-func (p *pace) took(d time.Duration) {
-	if d >= stall {
-		p.stalls = stallBytes
-	}
-}
-
 // populateStep creates the pages of one step of the window at a place of the tail, and reports whether more
 // is left to do.
 func (l *Log) populateStep(seg *segment, at int) (more bool) {
-	p := &l.prepare.pace
-	end, step := at+int(l.cfg.PopulateWindow), l.cfg.PopulateStep
-	var err error
-	if p.gentle(step) {
-		more, err = seg.file.PopulateGently(at, end, int(step))
-	} else {
-		began := time.Now()
-		more, err = seg.file.Populate(at, end, int(step))
-		p.took(time.Since(began))
+	populate := seg.file.Populate
+	if l.prepare.pace.slow {
+		populate = seg.file.PopulateGently
 	}
+	more, err := populate(at, at+int(l.cfg.PopulateWindow), int(l.cfg.PopulateStep))
 	if err != nil {
 		l.cfg.Notice("CommitLog pages are not created ahead any more", "err", err)
 	}
