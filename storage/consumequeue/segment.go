@@ -33,6 +33,8 @@ type segment struct {
 
 	// allocated is how many bytes from the start are known to have blocks. Confined to the writer.
 	allocated int64
+
+	resident residence // guarded by mu of the queue
 }
 
 // fileName returns the name of the file that begins at base.
