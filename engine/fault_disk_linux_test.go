@@ -213,17 +213,17 @@ func TestFaultDiskFullLater(t *testing.T) {
 		}
 		return len(came) >= 3*each
 	})
-	twice := 0
+	twice := map[string]int{}
 	for i := range each {
 		for _, kind := range []string{"p", "l", "t"} {
 			if n := came[fmt.Sprint(kind, i)]; n == 0 {
 				t.Errorf("%s%d is lost", kind, i)
 			} else if n > 1 {
-				twice++
+				twice[kind]++
 			}
 		}
 	}
-	if twice > 0 {
-		t.Errorf("%d came more than once", twice)
+	if len(twice) > 0 {
+		t.Errorf("came more than once: %v of popped, leveled and timed messages", twice)
 	}
 }
