@@ -45,16 +45,24 @@ func (s *Service) noteAck(a *Acked, end record.PhysicalOffset) {
 	if s.markLocked(key, a.Offsets, end) || a.dueMS()+earlyKeepMS < s.nowMS() {
 		return
 	}
+	s.keepLocked(key, a.Offsets, earlyAcks{dueMS: a.dueMS(), place: -1})
+}
+
+// keepLocked keeps acknowledgements for a checkpoint that was not read yet.
+func (s *Service) keepLocked(key ckKey, offsets []int64, from earlyAcks) {
 	e := s.early[key]
 	if e == nil {
 		if len(s.early) >= earlyMax {
 			return // its record comes out of the revive topic, in time if the timer is
 		}
-		e = &earlyAcks{dueMS: a.dueMS()}
+		e = &from
 		s.early[key] = e
 	}
-	if len(e.offsets)+len(a.Offsets) <= 2*numMax {
-		e.offsets = append(e.offsets, a.Offsets...)
+	if e.place < 0 {
+		e.queue, e.place = from.queue, from.place
+	}
+	if len(e.offsets)+len(offsets) <= 2*numMax {
+		e.offsets = append(e.offsets, offsets...)
 	}
 }
 
@@ -72,13 +80,30 @@ func (s *Service) Change(a *Acked, invisibleMS int64) (popMS int64, err error) {
 	s.mu.Lock()
 	for {
 		f.key = ckKey{a.Topic, a.Group, a.Queue, f.ck.Start, f.ck.PopMS}
-		if s.flights[f.key] == nil {
+		if s.addLocked(f) {
 			break
 		}
 		f.ck.PopMS++
 	}
 	s.mu.Unlock()
 	f.atMS = f.ck.dueMS()
+	end, err := s.change(a, f, now)
+	s.mu.Lock()
+	if err == nil {
+		s.armLocked(f)
+	} else {
+		s.finishLocked(f, 0)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	s.noteAck(a, end)
+	return f.ck.PopMS, nil
+}
+
+// change stores a new checkpoint of one message and the acknowledgement of the old one.
+func (s *Service) change(a *Acked, f *flight, now int64) (end record.PhysicalOffset, err error) {
 	old := a.key()
 	e, err := s.author.checkpoint(&f.ck, f.reviveQueue, now)
 	if err != nil {
@@ -88,13 +113,5 @@ func (s *Service) Change(a *Acked, invisibleMS int64) (popMS int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	end, err := s.put([]storage.Entry{e, k})
-	if err != nil {
-		return 0, err
-	}
-	s.mu.Lock()
-	s.addLocked(f)
-	s.mu.Unlock()
-	s.noteAck(a, end)
-	return f.ck.PopMS, nil
+	return s.put([]storage.Entry{e, k})
 }

@@ -3,6 +3,8 @@
 package pop
 
 import (
+	"math"
+	"slices"
 	"strconv"
 
 	"github.com/skylarkmq/skylark/net/protocol"
@@ -22,22 +24,22 @@ const copyMax = 1 << 20
 
 // takeBack copies what is not acknowledged to the group's retry topic.
 func (s *Service) takeBack(f *flight) {
-	if f.learned && s.timerMS <= f.ck.dueMS() {
+	if f.learned && (s.unread || s.timerMS <= f.ck.dueMS()) {
 		s.cfg.Timer.Wake() // acknowledgements may still be on their way
 		s.later(f, againMS/10)
 		return
 	}
 	s.mu.Lock()
 	missing := f.full() &^ f.acked
-	gone := f.done
+	over := f.done
 	s.mu.Unlock()
-	if gone {
+	if over {
 		return
 	}
 	normal := NormalTopic(f.key.topic, f.key.group)
 	_, haveTopic := s.cfg.Topics.Find(normal)
 	_, haveGroup := s.cfg.Groups.Find(f.key.group)
-	if missing == 0 || !haveTopic || !haveGroup {
+	if missing == 0 && len(f.copied) == 0 || !haveTopic || !haveGroup {
 		s.mu.Lock()
 		s.finishLocked(f, 0)
 		s.mu.Unlock()
@@ -62,7 +64,7 @@ func (s *Service) takeBack(f *flight) {
 // copyAll copies the messages whose bits are set, in appends of a bounded size, each with the
 // acknowledgement of what it copied.
 func (s *Service) copyAll(f *flight, missing uint32, target string) error {
-	var group copies
+	group := copies{gone: slices.Clone(f.copied)}
 	defer group.release()
 	for i := range int(f.ck.Num) {
 		if missing&(1<<uint(i)) == 0 {
@@ -165,17 +167,20 @@ func (s *Service) copyGroup(f *flight, c *copies) error {
 	es := append(c.entries, e)
 	end, err := s.put(es)
 	if err != nil {
-		// Copies that were stored in front of what could not be must not be made once more.
+		// Copies that were stored in front of what could not be must not be made once more. Their
+		// acknowledgement is still to be stored.
+		s.mu.Lock()
 		for i := range c.entries {
 			if es[i].Err == nil && es[i].End > 0 {
-				s.mu.Lock()
-				s.markLocked(f.key, c.offsets[i:i+1], es[i].End)
-				s.mu.Unlock()
+				f.mark(c.offsets[i])
+				f.copied = append(f.copied, c.offsets[i])
 			}
 		}
+		s.mu.Unlock()
 		return err
 	}
 	s.mu.Lock()
+	f.copied = nil
 	s.markLocked(f.key, all, end)
 	s.mu.Unlock()
 	c.release()
@@ -255,7 +260,7 @@ func (s *Service) learnAll(b []byte, r *reviveQueue, queue int32) {
 		case tagCheckpoint:
 			err = s.learnCheckpoint(v, r, queue)
 		case tagAck, tagBatchAck:
-			err = s.learnAck(v)
+			err = s.learnAck(v, queue)
 		}
 		if err != nil {
 			s.cfg.Notice("a record of the revive topic is left out", "topic", s.cfg.ReviveTopic,
@@ -284,18 +289,18 @@ func (s *Service) learnCheckpoint(v record.View, r *reviveQueue, queue int32) er
 			atMS: c.dueMS() + learnedGraceMS, slot: -1,
 		}
 		s.addLocked(f)
-		if f.acked == f.full() {
-			s.finishLocked(f, 0)
-		}
+		s.armLocked(f)
 	}
 	if f.place < 0 {
+		delete(s.early, key)
 		f.place = int64(v.QueueOffset())
 		r.open = append(r.open, f)
 	}
 	return nil
 }
 
-func (s *Service) learnAck(v record.View) error {
+// learnAck notes an acknowledgement that was read, and keeps it until its checkpoint was read too.
+func (s *Service) learnAck(v record.View, queue int32) error {
 	var a ack
 	if err := protocol.Unmarshal(v.Body(), &a); err != nil {
 		return err
@@ -307,7 +312,14 @@ func (s *Service) learnAck(v record.View) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	end := v.PhysicalOffset() + record.PhysicalOffset(v.TotalSize())
-	s.markLocked(ckKey{a.Topic, a.Group, a.Queue, a.Start, a.PopMS}, offsets, end)
+	key := ckKey{a.Topic, a.Group, a.Queue, a.Start, a.PopMS}
+	f := s.flights[key]
+	s.markLocked(key, offsets, end)
+	if f == nil || f.place < 0 {
+		s.keepLocked(key, offsets, earlyAcks{
+			dueMS: v.StoreMS(), queue: queue, place: int64(v.QueueOffset()),
+		})
+	}
 	return nil
 }
 
@@ -318,6 +330,12 @@ func (s *Service) commitRevived() (waiting bool) {
 	for i := range s.revive {
 		r := &s.revive[i]
 		s.mu.Lock()
+		held := int64(math.MaxInt64)
+		for _, e := range s.early {
+			if e.queue == int32(i) && e.place >= 0 {
+				held = min(held, e.place)
+			}
+		}
 		n := 0
 		for n < len(r.open) && r.open[n].done && r.open[n].doneAt <= durable {
 			n++
@@ -328,6 +346,7 @@ func (s *Service) commitRevived() (waiting bool) {
 			at = r.open[0].place - 1
 			waiting = waiting || r.open[0].done
 		}
+		at = min(at, held-1)
 		s.mu.Unlock()
 		if at > r.committed {
 			s.cfg.Offsets.Commit([]byte(ReviveGroup), []byte(s.cfg.ReviveTopic), int32(i), at)

@@ -64,7 +64,7 @@ const (
 	flightsMax = 1 << 20
 	// earlyMax bounds the acknowledgements that came before their checkpoint was known.
 	earlyMax = 1 << 16
-	// earlyKeepMS is how long these are kept after the messages were due.
+	// earlyKeepMS is how long after the messages were due these are still taken from clients.
 	earlyKeepMS = 60_000
 	// learnedGraceMS is how long after they were due the messages of a checkpoint that was read back
 	// are looked at: their acknowledgements were due with them.
@@ -86,10 +86,11 @@ type flight struct {
 	key         ckKey
 	reviveQueue int32
 	acked       uint32
-	place       int64 // in the revive queue; -1: not seen there
-	learned     bool  // it was read back, so acknowledgements may still be on their way
-	atMS        int64 // when to look at it
-	slot        int   // in the heap; -1: not in it
+	copied      []int64 // messages that were copied, which the log does not say yet
+	place       int64   // in the revive queue; -1: not seen there
+	learned     bool    // it was read back, so acknowledgements may still be on their way
+	atMS        int64   // when to look at it
+	slot        int     // in the heap; -1: not in it
 	done        bool
 	doneAt      record.PhysicalOffset // what made it done is durable when the log is up to here
 }
@@ -113,6 +114,7 @@ type Service struct {
 	closed  bool
 
 	timerMS  int64 // Timer.DoneMS before the revive topic was read; the goroutine's
+	unread   bool  // there is more in the revive topic than was read; the goroutine's
 	waitedMS int64 // since when something waits for the disk; the goroutine's
 
 	kick chan struct{}
@@ -120,10 +122,14 @@ type Service struct {
 	done chan struct{}
 }
 
-// earlyAcks are acknowledgements of a checkpoint that is not known.
+// earlyAcks are acknowledgements of a checkpoint that is not known. They came in front of it when it
+// waits in a timer that is late, because the disk is full or the broker was down, while what was
+// acknowledged after its time went straight into the revive topic.
 type earlyAcks struct {
 	offsets []int64
 	dueMS   int64
+	queue   int32 // of the revive topic, and the first place there: it is not passed over for good
+	place   int64 // before the checkpoint has come; -1: they were not read there
 }
 
 type queueKey struct {
@@ -246,6 +252,7 @@ func (s *Service) run() {
 func (s *Service) step() time.Duration {
 	s.timerMS = s.cfg.Timer.DoneMS()
 	more := s.readRevive()
+	s.unread = more
 	for {
 		f := s.nextDue()
 		if f == nil {
@@ -291,12 +298,15 @@ func (s *Service) pause(more, waiting bool) time.Duration {
 		next = min(next, s.due[0].atMS)
 	}
 	for key, e := range s.early {
-		if e.dueMS+earlyKeepMS < now {
+		if s.timerMS >= e.dueMS && len(s.flights) < flightsMax { // its checkpoint was read, if there is one
 			delete(s.early, key)
 		}
 	}
-	if len(s.early) > 0 {
-		next = min(next, now+earlyKeepMS)
+	for _, e := range s.early {
+		next = min(next, max(e.dueMS, now+againMS))
+		if e.dueMS <= now {
+			s.cfg.Timer.Wake()
+		}
 	}
 	s.mu.Unlock()
 	if at := s.cfg.Orders.nextMS(); at > 0 {
@@ -317,18 +327,28 @@ func (s *Service) addLocked(f *flight) bool {
 	if s.flights[f.key] != nil {
 		return false
 	}
-	if e := s.early[f.key]; e != nil {
+	s.flights[f.key] = f
+	return true
+}
+
+// armLocked has a checkpoint looked at when it is due.
+func (s *Service) armLocked(f *flight) {
+	if e := s.early[f.key]; e != nil && !f.done {
 		delete(s.early, f.key)
 		for _, off := range e.offsets {
 			f.mark(off)
 		}
+		if f.acked == f.full() {
+			s.finishLocked(f, 0)
+		}
 	}
-	s.flights[f.key] = f
+	if f.done {
+		return
+	}
 	if len(s.due) == 0 || f.atMS < s.due[0].atMS {
 		s.wake()
 	}
 	heap.Push(&s.due, f)
-	return true
 }
 
 // mark notes that one message is acknowledged.
@@ -360,7 +380,7 @@ func (s *Service) markLocked(key ckKey, offsets []int64, at record.PhysicalOffse
 	for _, off := range offsets {
 		f.mark(off)
 	}
-	if f.acked == f.full() {
+	if f.acked == f.full() && len(f.copied) == 0 {
 		s.finishLocked(f, at)
 	}
 	return true

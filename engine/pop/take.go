@@ -131,25 +131,29 @@ func (s *Service) checkIn(q *queue, w *Wish, t *Taken, next int64) error {
 	for _, off := range t.Offsets {
 		f.ck.Diffs = append(f.ck.Diffs, int32(off-t.Start))
 	}
-	s.mu.Lock()
-	taken := s.flights[f.key] != nil
-	s.mu.Unlock()
-	if taken {
-		return errBusy
-	}
 	e, err := s.author.checkpoint(&f.ck, w.ReviveQueue, s.nowMS())
 	if err != nil {
 		return err
 	}
+	// It is known before it can be read back: else it could be over, and forgotten, before it came here.
+	s.mu.Lock()
+	added := s.addLocked(f)
+	s.mu.Unlock()
+	if !added {
+		return errBusy
+	}
 	end, err := s.put([]storage.Entry{e})
 	if err != nil {
+		s.mu.Lock()
+		s.finishLocked(f, 0)
+		s.mu.Unlock()
 		return err
 	}
 	q.next = next
 	q.commits = append(q.commits, commit{end, next})
 	s.settle(q)
 	s.mu.Lock()
-	s.addLocked(f)
+	s.armLocked(f)
 	first := len(s.waiting) == 0
 	if len(q.commits) > 0 {
 		s.waiting[q] = true

@@ -7,6 +7,7 @@ import com.alibaba.fastjson2.JSONObject;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.net.URLConnection;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
@@ -37,6 +38,9 @@ public final class Main {
     public static void main(String[] arguments) throws Exception {
         // What a tool or a library prints must not come between two answers.
         System.setOut(System.err);
+        // Servers, clients and tools in one process look for the same resources at once. A jar that the
+        // process keeps open for all of them can be closed by one while another reads ("zip file closed").
+        URLConnection.setDefaultUseCaches("jar", false);
         // As the programs' own main methods do: version 0 would be taken for an old server.
         System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
         Map<String, Op> ops = new HashMap<>();
