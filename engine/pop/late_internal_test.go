@@ -119,7 +119,7 @@ func (b *lateBench) send(n int) {
 			Topic: []byte("T"), Body: fmt.Append(nil, "m", i), BornHost: b.config.StoreHost,
 			StoreHost: b.config.StoreHost, BornMS: b.ms,
 		}}}
-		if b.Store.Append(es); es[0].Err != nil {
+		if b.Append(es); es[0].Err != nil {
 			b.t.Fatal(es[0].Err)
 		}
 	}
