@@ -42,6 +42,7 @@ type epollDriver struct {
 	events []unix.EpollEvent
 	buf    []byte // what the reads of one turn take
 	used   int    // bytes of buf that the reads of this turn have filled
+	vec    [2]unix.Iovec
 	rawMS  int
 	ended  bool     // confined to the loop
 	gate   *os.File // the gate, see park
@@ -231,10 +232,23 @@ func (d *epollDriver) ready(c *Conn, events uint32) {
 	}
 }
 
+// read takes what a connection has. The rest of a long frame goes to where the frame is gathered, and
+// only what follows it into the buffer of the turn.
 func (d *epollDriver) read(c *Conn) {
 	room := d.buf[d.used:]
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(c.fd),
-		uintptr(unsafe.Pointer(&room[0])), uintptr(len(room)))
+	own := d.loop.rest(c)
+	var n uintptr
+	var errno unix.Errno
+	if own == nil {
+		n, _, errno = unix.RawSyscall(unix.SYS_READ, uintptr(c.fd),
+			uintptr(unsafe.Pointer(&room[0])), uintptr(len(room)))
+	} else {
+		d.vec[0].Base, d.vec[1].Base = &own[0], &room[0]
+		d.vec[0].SetLen(len(own))
+		d.vec[1].SetLen(len(room))
+		n, _, errno = unix.RawSyscall(unix.SYS_READV, uintptr(c.fd),
+			uintptr(unsafe.Pointer(&d.vec[0])), uintptr(len(d.vec)))
+	}
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
 	case errno != 0:
@@ -242,8 +256,11 @@ func (d *epollDriver) read(c *Conn) {
 	case n == 0:
 		c.ended(io.EOF)
 	default:
-		d.used += int(n)
-		d.loop.input(c, room[:n])
+		direct := min(int(n), len(own))
+		c.acc = c.acc[:len(c.acc)+direct]
+		d.loop.bytesIn.Add(uint64(direct))
+		d.used += int(n) - direct
+		d.loop.input(c, room[:int(n)-direct])
 	}
 }
 

@@ -13,6 +13,8 @@ const (
 	// may be reserved for it, so that a large body is copied about once.
 	accMin    = 1 << 10
 	accGrowth = 4
+	// restMin is from how many bytes on the rest of a frame is read to where it is gathered.
+	restMin = 16 << 10
 )
 
 // input takes what one read brought. data is borrowed until the turn ends (turnDone); an unfinished
@@ -35,7 +37,7 @@ func (l *Loop) frames(c *Conn, data []byte) {
 		return
 	}
 	frames := 0
-	for len(data) > 0 && !c.closed && !c.doomed {
+	for (len(data) > 0 || l.whole(c)) && !c.closed && !c.doomed {
 		if c.Full() {
 			l.putAside(c, data)
 			break
@@ -127,6 +129,30 @@ func (l *Loop) join(c *Conn, data []byte) (frame, rest []byte) {
 	l.held = append(l.held, c.acc)
 	c.acc = nil
 	return frame, data[n:]
+}
+
+// rest returns memory for the rest of c's unfinished frame, when that is long: what is read there is
+// not copied once more. nil: it is short, or not known yet.
+func (l *Loop) rest(c *Conn) []byte {
+	have := len(c.acc)
+	if have < restMin || c.stopped {
+		return nil
+	}
+	total, err := remoting.FrameSize(c.acc, l.srv.cfg.MaxFrame)
+	if err != nil || total-have < restMin {
+		return nil
+	}
+	l.grow(c, have+1, total)
+	return c.acc[have:min(cap(c.acc), total)]
+}
+
+// whole reports whether the frame that c gathers is complete.
+func (l *Loop) whole(c *Conn) bool {
+	if len(c.acc) < restMin || c.stopped {
+		return false
+	}
+	total, _ := remoting.FrameSize(c.acc, l.srv.cfg.MaxFrame)
+	return total == len(c.acc)
 }
 
 // keep puts aside the start of a frame of total bytes, 0 if that is not known yet.
