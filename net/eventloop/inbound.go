@@ -86,7 +86,7 @@ func (l *Loop) turnDone() {
 // command returns the i-th command of a batch.
 func (l *Loop) command(i int) *remoting.Command {
 	if i == len(l.cmds) {
-		l.cmds = append(l.cmds, new(remoting.Command))
+		l.cmds = append(l.cmds, &remoting.Command{Shapes: &l.shapes})
 	}
 	return l.cmds[i]
 }

@@ -41,8 +41,9 @@ type Loop struct {
 	dirty    []*Conn  // have output since the start of this event
 	doomed   []*Conn  // are closed at the end of this event
 	cmds     []*remoting.Command
-	batch    int      // commands since the last turnDone
-	held     [][]byte // buffers of frames that are in use until turnDone
+	shapes   remoting.Shapes // of the headers that come
+	batch    int             // commands since the last turnDone
+	held     [][]byte        // buffers of frames that are in use until turnDone
 	bufs     bufferPool
 	tables   [][]segment
 	iov      [][]byte

@@ -41,6 +41,10 @@ type Command struct {
 	Fields    Fields
 	Body      []byte // nil: none; an empty body does not exist on the wire
 
+	// Shapes makes the decoding of similar JSON headers cheap; nil: each is read from scratch. Commands
+	// that one goroutine decodes may share it.
+	Shapes *Shapes
+
 	// scratch holds the values whose text in the frame has escapes. An unescaped value is never
 	// longer than its text, so room for the whole header means that scratch cannot move while
 	// Fields and Remark point into it.
@@ -91,7 +95,7 @@ func (c *Command) Decode(frame []byte) error {
 	c.Serialize = SerializeType(mark >> 24)
 	switch c.Serialize {
 	case JSON:
-		if c.scanJSON(header) {
+		if c.Shapes != nil && c.Shapes.scan(c, header) || c.Shapes == nil && c.scanJSON(header) {
 			return nil
 		}
 		return c.parseJSON(header)
@@ -110,7 +114,7 @@ func (c *Command) reset() {
 	if cap(fields) > fieldsKeep {
 		fields = nil
 	}
-	*c = Command{scratch: scratch, Fields: fields}
+	*c = Command{scratch: scratch, Fields: fields, Shapes: c.Shapes}
 }
 
 // Memory is about how many bytes a Clone takes.
@@ -140,7 +144,7 @@ func (c *Command) Clone() *Command {
 		return mem[at:len(mem):len(mem)]
 	}
 	d := *c
-	d.scratch = nil
+	d.scratch, d.Shapes = nil, nil
 	d.Remark, d.Body = keep(c.Remark), keep(c.Body)
 	d.Fields = make(Fields, len(c.Fields))
 	for i, f := range c.Fields {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"maps"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -61,6 +62,41 @@ func FuzzCommand(f *testing.F) {
 		}
 		if err == nil {
 			compareJSON(t, &c, header)
+		}
+	})
+}
+
+// FuzzShapes decodes one header after others, once with what is known of those, and wants what the scanner
+// makes of it alone.
+func FuzzShapes(f *testing.F) {
+	seeds := jsonSeeds()
+	for i, a := range seeds {
+		f.Add([]byte(a), []byte(seeds[(i+1)%len(seeds)]))
+	}
+	const send = `{"code":310,"extFields":{"a":"g","b":"t","e":"3","g":"1700000000000","k":true,"n":12},` +
+		`"flag":0,"language":"JAVA","opaque":7,"version":513}`
+	f.Add([]byte(send), []byte(strings.Replace(send, `"opaque":7`, `"opaque":71`, 1)))
+	f.Add([]byte(send), []byte(strings.Replace(send, `"t"`, `"t\u0001"`, 1)))
+	f.Add([]byte(send), []byte(strings.Replace(send, `"n":12`, `"n":"12"`, 1)))
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		var shapes Shapes
+		for i, header := range [][]byte{first, second, second, first, second, first} {
+			if len(header) > headerLenMax {
+				t.Skip("no such header")
+			}
+			frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(header))), header...)
+			a, b := Command{Shapes: &shapes}, Command{}
+			errA, errB := a.Decode(frame), b.Decode(frame)
+			if errA == nil != (errB == nil) {
+				t.Fatalf("header %d: %v with what is known, %v without", i, errA, errB)
+			}
+			if errA != nil {
+				continue
+			}
+			compare(t, &a, &b)
+			if len(a.Fields) != len(b.Fields) {
+				t.Errorf("header %d: %d fields, want %d", i, len(a.Fields), len(b.Fields))
+			}
 		}
 	})
 }

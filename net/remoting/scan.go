@@ -224,7 +224,9 @@ func (c *Command) unescape(h []byte, from, i int) (value []byte, next int) {
 			c.scratch = out
 			return out[at:len(out):len(out)], i + 1
 		}
-		if out, i = appendEscape(out, h, i+1); i < 0 {
+		if b, ok := separator(h, i); ok {
+			out, i = append(out, b), i+6
+		} else if out, i = appendEscape(out, h, i+1); i < 0 {
 			return nil, -1
 		}
 		from = i
@@ -232,6 +234,17 @@ func (c *Command) unescape(h []byte, from, i int) (value []byte, next int) {
 		out = append(out, h[from:i]...)
 	}
 	return nil, -1
+}
+
+// separator reads the escape of one of the first ten characters, with which RocketMQ separates
+// properties.
+func separator(h []byte, i int) (b byte, ok bool) {
+	const start = `\u000`
+	if len(h)-i < 6 || string(h[i:i+5]) != start {
+		return 0, false
+	}
+	b = h[i+5] - '0'
+	return b, b <= 9
 }
 
 // appendEscape appends what the escape means whose letter, after the backslash, is at i.
