@@ -42,6 +42,10 @@ type Entry struct {
 	// Again says that the message lay in the log before, so that it is not measured against the
 	// limit for bodies, which may have been lowered since.
 	Again bool
+	// Keys are those of Draft.Properties, as indexfile.FindKeys finds them, when KeysKnown says so: who has
+	// read the properties anyway spares the store that. Of a single message only.
+	Keys      indexfile.Keys
+	KeysKnown bool
 	// AwaitsFlush says that nobody is told of the message, and nothing built on it, before the log is
 	// flushed up to End. With Config.SyncFlush the end of the process may take it until then; without
 	// AwaitsFlush it survives that as soon as Append returns, at the price of a write.
@@ -222,7 +226,10 @@ func (s *Store) write(e *Entry, q *consumequeue.Queue, count int16, now int64) e
 	if e.DelayMS > 0 {
 		d.TagsCode = now + e.DelayMS
 	}
-	s.noteLocked(d, indexfile.FindKeys(d.Properties), at, now)
+	if !e.KeysKnown {
+		e.Keys = indexfile.FindKeys(d.Properties)
+	}
+	s.noteLocked(d, e.Keys, at, now)
 	enqueue(q, consumequeue.Unit{At: at, Size: int32(size), TagsCode: d.TagsCode}, place, count)
 	s.lastAt, s.next = at, at+record.PhysicalOffset(size)
 	e.QueueOffset, e.At, e.End, e.Count = place.Queue, at, s.next, int32(count)

@@ -25,7 +25,7 @@ type sent struct {
 	transaction bool   // TRAN_MSG is true
 	innerNum    bool   // INNER_NUM is present: the message claims to be an inner batch
 	noWait      bool   // WAIT is false: the producer does not wait for the disk
-	keys        bool   // KEYS is present
+	keys        []byte // value of KEYS, view in text; nil: absent
 }
 
 // rewrite appends the producer's properties to dst without those that the broker owns (POP_CK,
@@ -76,7 +76,7 @@ func (s *sent) note(name, value []byte) {
 	case "TAGS":
 		s.tags = value
 	case "KEYS":
-		s.keys = true
+		s.keys = value
 	case "DELAY":
 		s.delay = value
 	case "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS":

@@ -28,6 +28,7 @@ import (
 	"github.com/skylarkmq/skylark/net/protocol"
 	"github.com/skylarkmq/skylark/net/remoting"
 	"github.com/skylarkmq/skylark/storage"
+	"github.com/skylarkmq/skylark/storage/indexfile"
 	"github.com/skylarkmq/skylark/storage/record"
 )
 
@@ -234,12 +235,15 @@ func (s *Send) collect(c *eventloop.Conn, cmd *remoting.Command, cfg *protocol.T
 	if target.TopicFilterType == protocol.MultiTag {
 		sysFlag |= protocol.SysFlagMultiTags
 	}
+	plain := !r.Batch && !dead && !seen.later() && target != halfTopic
 	s.entry(storage.Entry{Batch: r.Batch && !inner, Draft: record.Draft{
 		Topic: s.keepTopic(target), QueueID: r.QueueID, Flag: r.Flag, SysFlag: sysFlag,
 		ReconsumeTimes: r.ReconsumeTimes, BornMS: r.BornMS, BornHost: c.RemoteAddr(),
 		StoreHost: s.StoreHost, Body: cmd.Body, Properties: seen.text,
 		TagsCode: record.TagsCode(seen.tags),
-	}, AwaitsFlush: !seen.noWait})
+	}, AwaitsFlush: !seen.noWait, KeysKnown: plain, Keys: indexfile.Keys{
+		Unique: seen.uniq, Keys: seen.keys, Tags: seen.tags,
+	}})
 	s.calls = append(s.calls, sendCall{
 		conn: c, head: cmd.Reply(remoting.Success), oneway: cmd.IsOneway(), noWait: seen.noWait,
 		queue: queue, uniq: seen.uniq, inner: inner,

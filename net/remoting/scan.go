@@ -400,6 +400,19 @@ func ParseInt(b []byte) (v int64, ok bool) {
 	}
 	const cut = 1 << 63 // |math.MinInt64|
 	var n uint64
+	if len(b) <= 18 { // fits, whatever the digits are
+		for _, c := range b {
+			d := uint64(c - '0')
+			if d > 9 {
+				return 0, false
+			}
+			n = n*10 + d
+		}
+		if negative {
+			return -int64(n), true
+		}
+		return int64(n), true
+	}
 	for _, c := range b {
 		if c < '0' || c > '9' {
 			return 0, false
