@@ -209,6 +209,7 @@ func (c *Command) setNumber(kind slotKind, number int32) {
 		c.Opaque = Opaque(number)
 	case slotLanguage:
 		c.Language = Language(number)
+	default: // has no number
 	}
 }
 
@@ -266,7 +267,8 @@ func (e *shape) learnValue(name []byte, nameAt, i int, top bool) int {
 	}
 	var c Command
 	var number int32
-	end, plain := i, true
+	var end int
+	plain := true
 	switch {
 	case h[i] == '"':
 		var text []byte
