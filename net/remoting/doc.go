@@ -7,8 +7,9 @@
 // sockets to eventloop and invoke, and the meaning of fields and bodies to protocol. The layout is
 // described in net/docs/remoting.md.
 //
-// Nothing here keeps state between calls apart from the scratch space of a Command, so a Command
-// or an Encoder belongs to one goroutine at a time and everything else may be used from any.
+// Nothing here keeps state between calls apart from the scratch space of a Command and the Shapes that
+// Commands may share, so these and an Encoder belong to one goroutine at a time and everything else may
+// be used from any.
 //
 //	var cmd remoting.Command
 //	if err := cmd.Decode(frame); err != nil { // frame: what follows the length field

@@ -6,7 +6,7 @@ import "encoding/binary"
 
 // Shapes remembers what JSON headers looked like. A client sends the same header again and again with
 // other values in a few places, and the same values in most: what is the same is compared, which
-// takes a third of the time of reading it, and only the rest is read. A header that looks different is
+// takes half the time of reading it, and only the rest is read. A header that looks different is
 // read from scratch. It belongs to whoever decodes commands one after the other, and takes 50 KiB at most.
 type Shapes struct {
 	known [8]shape
