@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -210,7 +211,10 @@ func (b *bench) measureLimit(ctx context.Context, r *row, work string) error {
 		perCPU = append(perCPU, o.Result.Broker.MessagesPerCPUSecond)
 		tail = append(tail, float64(o.tail(l).Latency.P999))
 	}
-	say("%s: a null handler answers %.0f messages a CPU-second, p99.9 %.3g ms", l.name, median(perCPU),
-		median(tail))
+	p999 := "-" // with few messages there is none
+	if m := median(tail); !math.IsNaN(m) {
+		p999 = fmt.Sprintf("%.3g", m)
+	}
+	say("%s: a null handler answers %.0f messages a CPU-second, p99.9 %s ms", l.name, median(perCPU), p999)
 	return nil
 }
