@@ -127,6 +127,12 @@ func (s *Store) appendRound(es []Entry, chained bool) (stored int, d *dispatch) 
 		s.letGoLocked()
 		return stored, nil
 	}
+	if err := s.log.Commit(); err != nil {
+		s.next, s.lastAt = next, lastAt
+		s.unnoteLocked(notes, next)
+		s.appendFaultedLocked(err, es)
+		return 0, nil
+	}
 	return stored, s.publishLocked(now)
 }
 

@@ -48,6 +48,9 @@ type Config struct {
 
 	// SyncFlush makes messages visible only when they are on disk (flushDiskType SYNC_FLUSH).
 	SyncFlush bool
+	// BulkLeast is how many bytes a message or client batch has that counts as large, see package
+	// commitlog; 0: its default.
+	BulkLeast int
 	// Prewrite lets zeros be written ahead of the log with SyncFlush: flushes take half the time, and
 	// every byte is written twice.
 	Prewrite        bool

@@ -106,6 +106,7 @@ func (h *history) logf(format string, args ...any) {
 func (h *history) configure() {
 	cfg := small(filepath.Join(h.base, "0"))
 	cfg.SyncFlush = h.r.IntN(3) == 0
+	cfg.BulkLeast = []int{0, 1, 400}[h.r.IntN(3)]
 	cfg.FlushInterval, cfg.FlushThorough = time.Hour, time.Hour
 	cfg.QueueFlushInterval, cfg.QueueFlushThorough = time.Hour, time.Hour
 	cfg.DiskFullRatio, cfg.DiskFreeRatio = 101, 100

@@ -165,6 +165,7 @@ func (s *Store) openLog(clean bool) (err error) {
 		FS: s.cfg.FS, Dirs: splitPaths(s.cfg.CommitLogDir),
 		ReadOnlyDirs: splitPaths(s.cfg.CommitLogReadOnly), FullDirs: s.fullLogDirs,
 		SegmentSize: s.cfg.SegmentSize,
+		BulkLeast:   s.cfg.BulkLeast,
 		Sync:        s.cfg.SyncFlush, Prewrite: s.cfg.Prewrite, FlushInterval: s.cfg.FlushInterval,
 		FlushThorough: s.cfg.FlushThorough, FlushLeastPages: s.cfg.FlushLeastPages,
 		PagesKept: s.pagesKept, OnDisk: s.onDisk(),

@@ -17,6 +17,7 @@ type appender struct {
 	wakeAt int64
 	asked  bool  // the next segment was asked for
 	signal int64 // the cursor at which the flusher is told that many bytes wait
+	bulk   bulk
 }
 
 // Reserve returns space for size bytes, one record or all records of a batch, which therefore share
@@ -50,6 +51,9 @@ func (l *Log) Reserve(size int) (dst []byte, at record.PhysicalOffset, err error
 	}
 	at = record.PhysicalOffset(a.cursor)
 	a.cursor += int64(size)
+	if size >= l.cfg.BulkLeast {
+		a.bulk.large += int64(size)
+	}
 	if a.cursor >= a.wakeAt {
 		l.wakePreparer()
 	}
@@ -62,15 +66,21 @@ func (l *Log) space(size int) ([]byte, error) {
 	if l.stage != nil {
 		return l.take(a.tail, a.cursor, size)
 	}
+	if a.bulk.on.Load() || a.bulk.used > 0 {
+		return l.gather(size)
+	}
 	pos := a.cursor - a.tail.base
 	return a.mem[pos : pos+int64(size) : pos+int64(size)], nil
 }
 
 // Publish makes everything below end readable and due for flushing; with Config.Sync it is readable
 // when the flusher has written it. end is the end of a reservation; storeMS is the store time of the
-// last record before it. It does not block.
+// last record before it. Commit has been called since the last reservation. It does not block.
 func (l *Log) Publish(end record.PhysicalOffset, storeMS int64) {
 	a := &l.app
+	if a.bulk.used > 0 {
+		panic("commitlog: publish before commit")
+	}
 	if was := l.published.Load(); int64(end) <= was || int64(end) > a.cursor {
 		panic(fmt.Sprintf("commitlog: publish %d: published is %d and reserved %d",
 			end, was, a.cursor))
@@ -94,6 +104,7 @@ func (l *Log) Abandon() {
 	if l.stage != nil {
 		return // it never leaves memory
 	}
+	l.app.bulk.used = 0
 	for at := l.published.Load(); at < l.app.cursor; {
 		seg := l.segments.Load().find(at, l.size)
 		if seg == nil {
@@ -120,6 +131,9 @@ func (l *Log) roll() error {
 		}
 		record.PutBlank(blank, int(rest))
 	}
+	if a.bulk.used > 0 {
+		l.writeBulk()
+	}
 	l.appendSegment(next)
 	l.setTail(next, next.base)
 	return nil
@@ -130,6 +144,7 @@ func (l *Log) setTail(seg *segment, cursor int64) {
 	a := &l.app
 	a.tail, a.mem, a.cursor = seg, seg.file.Bytes(), cursor
 	a.wakeAt = cursor // the first append wakes the preparer
+	a.bulk.large, a.bulk.since = 0, cursor
 	if l.stage != nil {
 		seg.claim(cursor-seg.base, l.zeroStep())
 	}

@@ -67,6 +67,10 @@ type Config struct {
 	// PopulateStep is how much of it is created at once; default 1 MiB.
 	PopulateStep int64
 
+	// BulkLeast is how many bytes a reservation has that counts as large, see bulk; default 16 KiB. It has
+	// no meaning with Sync.
+	BulkLeast int
+
 	// Sync flushes whatever was published as soon as the flush before it is done; what is published
 	// meanwhile goes with the next one. Until then it lies in memory of the process, see stage.
 	Sync bool
@@ -140,6 +144,9 @@ func (c *Config) setDefaults() {
 	orSize(&c.FlushBytes, 16<<20)
 	orTime(&c.FlushInterval, 500*time.Millisecond)
 	orTime(&c.FlushThorough, 10*time.Second)
+	if c.BulkLeast <= 0 {
+		c.BulkLeast = 16 << 10
+	}
 	if c.FlushLeastPages <= 0 {
 		c.FlushLeastPages = 4
 	}

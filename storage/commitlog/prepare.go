@@ -42,10 +42,14 @@ func (l *Log) wakePreparer() {
 	if !a.asked && a.cursor-a.tail.base >= l.size/2 {
 		l.askNext(a.tail.base + l.size)
 	}
+	l.chooseBulk()
 	l.prepare.cursor.Store(a.cursor)
 	notify(l.prepare.wake)
-	a.wakeAt = a.cursor + min(l.cfg.PopulateStep, l.size/4)
+	a.wakeAt = a.cursor + l.step()
 }
+
+// step is how far the appender goes between two wake-ups of the populator.
+func (l *Log) step() int64 { return min(l.cfg.PopulateStep, l.size/4) }
 
 // askNext lets a segment be created. Called by the appender, which takes the answer before it asks
 // again, so that this never waits.
@@ -121,7 +125,7 @@ func (l *Log) runCreator() {
 }
 
 // populateAhead creates the pages of the window ahead of the cursor. It looks again after each
-// step, as the appender goes on meanwhile.
+// step, as the appender goes on meanwhile. In bulk the writes make the pages.
 func (l *Log) populateAhead() {
 	p := &l.prepare
 	if l.stage != nil { // nothing is stored into the mapping; each flush would write the pages' zeros
@@ -129,7 +133,7 @@ func (l *Log) populateAhead() {
 		l.prewrite(seg, p.cursor.Load()-seg.base)
 		return
 	}
-	for {
+	for !l.app.bulk.on.Load() {
 		seg := p.tail.Load()
 		at := int(p.cursor.Load() - seg.base)
 		if at < 0 { // the tail is newer than the cursor
@@ -189,18 +193,16 @@ func (l *Log) createIn(dir string, base int64) (*segment, error) {
 		_ = file.Delete()
 		return nil, err
 	}
-	if l.stage != nil {
-		return &segment{base: base, file: file}, nil
-	}
-	for {
+	for l.stage == nil && !l.app.bulk.on.Load() {
 		more, err := file.PopulateGently(0, int(l.cfg.PopulateWindow), int(l.cfg.PopulateStep))
 		if err != nil {
 			l.cfg.Notice("CommitLog pages are not created ahead any more", "err", err)
 		}
 		if !more {
-			return &segment{base: base, file: file}, nil
+			break
 		}
 	}
+	return &segment{base: base, file: file}, nil
 }
 
 // dropPrepared deletes the segment that was created and not used, as RocketMQ does.
