@@ -303,6 +303,7 @@ func (s *Store) queueFor(d *record.Draft, n int) (*consumequeue.Queue, error) {
 	}
 	if q.Mark != s.round {
 		q.Mark = s.round
+		q.Begin()
 		s.touched = append(s.touched, q)
 	}
 	if err := q.Prepare(n); err != nil {

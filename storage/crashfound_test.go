@@ -517,6 +517,69 @@ func TestWriteOutFails(t *testing.T) {
 	}
 }
 
+// TestBulkWriteFails: a write of large messages fails. All messages of the round are refused, the store is
+// read-only, and the next start has what was acknowledged and nothing else; the units of what was refused
+// lay in the queues' files and made the next start believe in one more message (seed 30318).
+func TestBulkWriteFails(t *testing.T) {
+	t.Parallel()
+	var fail atomic.Bool
+	cfg := small(t.TempDir())
+	cfg.BulkLeast = 1000
+	disk, err := crashfs.New(cfg.RootDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.Before = func(op, path string) error {
+		if fail.Load() && op == "write" && strings.Contains(path, "commitlog") {
+			return syscall.EIO
+		}
+		return nil
+	}
+	cfg.FS = openFS{disk}
+	s, err := storage.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := strings.Repeat("x", 1500)
+	const kept = 100
+	for range kept {
+		send(t, s, draft("T", 0, large, ""))
+	}
+	fail.Store(true)
+	es := []storage.Entry{{Draft: draft("T", 0, "small", "")}, {Draft: draft("T", 0, large, "")}}
+	s.Append(es)
+	for i := range es {
+		if !errors.Is(es[i].Err, storage.ErrReadOnly) || !errors.Is(es[i].Err, syscall.EIO) {
+			t.Errorf("entry %d of the round: %v", i, es[i].Err)
+		}
+	}
+	if s.Append(es); !errors.Is(es[0].Err, storage.ErrReadOnly) {
+		t.Errorf("append after it: %v", es[0].Err)
+	}
+	check := func(s *storage.Store) {
+		t.Helper()
+		if _, end, _ := s.QueueBounds([]byte("T"), 0); end != kept {
+			t.Errorf("the queue has %d messages, want %d", end, kept)
+		}
+		res := read(s, "T", 0, kept-1, 10)
+		if got := bodies(t, res); len(got) != 1 || got[0] != large {
+			t.Errorf("the last message is %.20q", got)
+		}
+	}
+	check(s)
+	killed := crash(t, cfg)
+	_ = s.Close()
+	for _, next := range []storage.Config{cfg, killed} {
+		next.FS = nil
+		s, err := storage.Open(next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(s)
+		_ = s.Close()
+	}
+}
+
 // TestCrashAbortAway: a start after an unclean stop replaces the file abort. It was away for a moment,
 // and a start after a death in it, or after an error, took the last stop for a clean one: queues that
 // nobody had flushed were trusted.

@@ -50,7 +50,13 @@ func (s *Store) readFaulted(old bool, req *ReadRequest, res *ReadResult) {
 // was published before is as it was.
 func (s *Store) appendFaultedLocked(fault error, es []Entry) {
 	s.stopWriting("append failed", fault)
-	s.letGoLocked()
+	for _, q := range s.touched {
+		func() {
+			defer overlooked(debug.SetPanicOnFault(true))
+			q.Undo()
+		}()
+	}
+	s.endRoundLocked()
 	// What was refused must not be there after the next start. Where the bytes cannot be cleared
 	// either, they are no record already.
 	func() {

@@ -197,6 +197,9 @@ func TestFlushedMS(t *testing.T) {
 		}
 		d.Encode(dst, record.Place{Physical: at})
 		ends[i].Store(int64(at) + int64(len(dst)))
+		if err := l.Commit(); err != nil {
+			t.Fatal(err)
+		}
 		l.Publish(at+record.PhysicalOffset(len(dst)), int64(i))
 	}
 	<-done
@@ -222,6 +225,9 @@ func BenchmarkLogAppend(b *testing.B) {
 					b.Fatal(err)
 				}
 				d.Encode(dst, record.Place{Physical: at})
+				if err := l.Commit(); err != nil {
+					b.Fatal(err)
+				}
 				l.Publish(at+record.PhysicalOffset(n), 1)
 			}
 		})

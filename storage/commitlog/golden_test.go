@@ -122,6 +122,9 @@ func TestGoldenRewrite(t *testing.T) {
 				t.Fatalf("%s: record %d goes to %d, RocketMQ had it at %d", name, i, at, want.at[i])
 			}
 			copy(dst, b)
+			if err := l.Commit(); err != nil {
+				t.Fatal(err)
+			}
 			l.Publish(at+record.PhysicalOffset(len(b)), 1)
 		}
 		closeLog(t, l)

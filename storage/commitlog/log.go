@@ -15,6 +15,7 @@
 //	err = log.Truncate(end)
 //	dst, at, err := log.Reserve(draft.Size())
 //	draft.Encode(dst, record.Place{Queue: next, Physical: at, StoreMS: now})
+//	err = log.Commit()
 //	log.Publish(at+record.PhysicalOffset(len(dst)), now)
 //	err = log.Close()
 package commitlog

@@ -37,6 +37,9 @@ func TestReserveRoll(t *testing.T) {
 	reserve(segmentSize-8, segmentSize)
 	reserve(1000, 2*segmentSize)
 	reserve(segmentSize-1000-7, 3*segmentSize) // would have left 7
+	if err := l.Commit(); err != nil {
+		t.Fatal(err)
+	}
 	l.Publish(4*segmentSize-1007, 1)
 	checkBlank(t, l, segmentSize-8, 8)
 	checkBlank(t, l, 2*segmentSize-8, 8)
@@ -359,6 +362,9 @@ func TestAllocsAppend(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.Encode(dst, record.Place{Physical: at})
+		if err := l.Commit(); err != nil {
+			t.Fatal(err)
+		}
 		l.Publish(at+record.PhysicalOffset(size), 1)
 		r, err := l.Region(at, int32(size))
 		if err != nil {

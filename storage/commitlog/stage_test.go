@@ -229,6 +229,9 @@ func TestAllocsStaged(t *testing.T) {
 			d.Encode(dst, record.Place{Physical: at})
 			end = at + record.PhysicalOffset(n)
 		}
+		if err := l.Commit(); err != nil {
+			t.Fatal(err)
+		}
 		l.Publish(end, 1)
 		if err := l.Flush(); err != nil {
 			t.Fatal(err)

@@ -51,6 +51,9 @@ type Queue struct {
 
 	// Confined to the writer: the files behind [written, written+n) of the last Prepare(n).
 	held []*segment
+	// Confined to the writer: where the queue ended when Begin was called.
+	began   int64
+	beganAt record.QueueOffset
 
 	// Guards what follows. Held across opening a file, never across a callback.
 	mu      sync.Mutex
@@ -194,6 +197,31 @@ func (q *Queue) countBelow(
 
 // Release ends the hold of Prepare without publishing.
 func (q *Queue) Release() { q.letGo() }
+
+// Begin remembers where the queue ends, for Undo. The writer calls it before the first Prepare of a round.
+func (q *Queue) Begin() { q.began, q.beganAt = q.written.Load(), q.Next() }
+
+// Undo takes back what was appended since Begin, before it was published, and ends the hold of Prepare.
+// The units are cleared: no start may take them for messages.
+func (q *Queue) Undo() {
+	defer q.letGo()
+	written := q.written.Load()
+	if written == q.began {
+		return
+	}
+	q.written.Store(q.began)
+	if q.set.cfg.Batch {
+		q.messagesMu.Lock()
+		q.messages.next = q.beganAt
+		q.messagesMu.Unlock()
+	}
+	if q.flushed.Load() > q.began {
+		q.flushed.Store(q.began) // or the cleared units would not be flushed
+	}
+	for at := q.began; at < written; at++ {
+		clear(q.slot(at)[:q.set.unit])
+	}
+}
 
 func (q *Queue) letGo() {
 	for i, s := range q.held {

@@ -4,6 +4,7 @@ package consumequeue_test
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -67,6 +68,41 @@ func wantUnits(t *testing.T, q *consumequeue.Queue, from, to int64) {
 			t.Fatalf("queue %s unit %d = %+v, %v, want %+v", q.ID(), i, u, ok, unitAt(i))
 		}
 	}
+}
+
+// TestUndo: what a round appended and cannot publish leaves the file as it was, over the end of a file too,
+// and the queue goes on in its place.
+func TestUndo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	set, _ := openSet(t, dir, 10)
+	q := create(t, set, "T", 0)
+	appendUnits(t, q, 7)
+	q.Begin()
+	if err := q.Prepare(6); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		q.Append(q.Written(), unitAt(int64(q.Written())+1000))
+	}
+	q.Undo()
+	wantUnits(t, q, 0, 7)
+	if q.Written() != 7 {
+		t.Errorf("the next unit is %d, want 7", q.Written())
+	}
+	var all []byte
+	for _, base := range []int64{0, 10 * 20} {
+		b, err := os.ReadFile(filepath.Join(dir, "T", "0", fmt.Sprintf("%020d", base)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b...)
+	}
+	if n := bytes.Count(all[7*20:], []byte{0}); n != 13*20 {
+		t.Errorf("%d bytes behind the last unit are not zero", 13*20-n)
+	}
+	appendUnits(t, q, 8)
+	wantUnits(t, q, 0, 15)
 }
 
 // TestGoldenUnit pins the bytes of a unit.
