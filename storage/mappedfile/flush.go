@@ -72,7 +72,7 @@ func (f *File) SyncAll() error {
 
 // Write writes bytes through the descriptor. Readers of the mapping see them, as both share the page
 // cache; the disk has them after SyncAll. It blocks while the file system is busy, not for the disk. An
-// error is final, as that of Flush.
+// error is final, as that of Flush, and so is a file that was cut: a write would only make a hole in it.
 func (f *File) Write(b []byte, at int) error {
 	if err := f.Err(); err != nil {
 		return err
@@ -81,6 +81,10 @@ func (f *File) Write(b []byte, at int) error {
 		return ErrClosed
 	}
 	defer f.Release()
+	if n, err := f.f.Size(); err == nil && n < int64(f.size) {
+		return f.fail(fmt.Errorf("mappedfile: write %d bytes at %d of %s: the file was cut to %d bytes, it had %d",
+			len(b), at, f.path, n, f.size))
+	}
 	if _, err := f.f.WriteAt(b, int64(at)); err != nil {
 		return f.fail(fmt.Errorf("mappedfile: write %d bytes at %d of %s: %w", len(b), at, f.path, err))
 	}

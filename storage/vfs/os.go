@@ -90,11 +90,11 @@ type osFile struct {
 func (f *osFile) FD() int { return f.fd }
 
 func (f *osFile) Size() (int64, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
+	var st unix.Stat_t // File.Stat allocates
+	if err := unix.Fstat(f.fd, &st); err != nil {
+		return 0, &os.PathError{Op: "stat", Path: f.Name(), Err: err}
 	}
-	return info.Size(), nil
+	return st.Size, nil
 }
 
 // zeroStep is how much writeZeros writes at once, in bytes.
