@@ -123,15 +123,15 @@ func (s *Store) appendRound(es []Entry, chained bool) (stored int, d *dispatch) 
 			stored++
 		}
 	}
-	if s.next == next {
-		s.letGoLocked()
-		return stored, nil
-	}
-	if err := s.log.Commit(); err != nil {
+	if err := s.log.Commit(); err != nil { // also when that alone kept all of them out
 		s.next, s.lastAt = next, lastAt
 		s.unnoteLocked(notes, next)
 		s.appendFaultedLocked(err, es)
 		return 0, nil
+	}
+	if s.next == next {
+		s.letGoLocked()
+		return stored, nil
 	}
 	return stored, s.publishLocked(now)
 }

@@ -580,6 +580,40 @@ func TestBulkWriteFails(t *testing.T) {
 	}
 }
 
+// TestBulkRollFails: the write that ends a log file fails, and with it the only message of its round. That
+// message was refused as if the next could be taken.
+func TestBulkRollFails(t *testing.T) {
+	t.Parallel()
+	var fail atomic.Bool
+	cfg := small(t.TempDir())
+	cfg.BulkLeast = 1000
+	disk, err := crashfs.New(cfg.RootDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.Before = func(op, path string) error {
+		if fail.Load() && op == "write" && strings.Contains(path, "commitlog") {
+			return syscall.EIO
+		}
+		return nil
+	}
+	cfg.FS = openFS{disk}
+	s, err := storage.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	e := send(t, s, draft("T", 0, strings.Repeat("x", 1500), ""))
+	for size := e.End - e.At; int64(e.End+size)+8 <= cfg.SegmentSize; {
+		e = send(t, s, draft("T", 0, strings.Repeat("x", 1500), ""))
+	}
+	fail.Store(true)
+	es := []storage.Entry{{Draft: draft("T", 0, strings.Repeat("x", 1500), "")}}
+	if s.Append(es); !errors.Is(es[0].Err, storage.ErrReadOnly) || !errors.Is(es[0].Err, syscall.EIO) {
+		t.Errorf("the message behind the end of the file: %v", es[0].Err)
+	}
+}
+
 // TestCrashAbortAway: a start after an unclean stop replaces the file abort. It was away for a moment,
 // and a start after a death in it, or after an error, took the last stop for a clean one: queues that
 // nobody had flushed were trusted.

@@ -79,9 +79,7 @@ func TestE2EPerfTogether(t *testing.T) {
 //
 //nolint:paralleltest // the number is the whole process's, and other commands change it too
 func TestE2EPerfProcessors(t *testing.T) {
-	if os.Getenv("GOMAXPROCS") != "" {
-		t.Skip("who sets GOMAXPROCS has his number of processors")
-	}
+	t.Setenv("GOMAXPROCS", "") // who sets it has his number of processors
 	ns, before := enginetest.Start(t).NameServer(), runtime.GOMAXPROCS(0)
 	res := results(t, "perf", "latency", "-n", ns, "--topic", "a", "--rate", "1000", "--duration", "200ms")
 	if got := res[0].Environment.Processors; got != before+1 {

@@ -95,7 +95,7 @@ func (c *Command) Decode(frame []byte) error {
 	c.Serialize = SerializeType(mark >> 24)
 	switch c.Serialize {
 	case JSON:
-		if c.Shapes != nil && c.Shapes.scan(c, header) || c.Shapes == nil && c.scanJSON(header) {
+		if c.Shapes.scan(c, header) {
 			return nil
 		}
 		return c.parseJSON(header)

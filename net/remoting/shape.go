@@ -7,7 +7,7 @@ import "encoding/binary"
 // Shapes remembers what JSON headers looked like. A client sends the same header again and again with
 // other values in a few places, and the same values in most: what is the same is compared, which
 // takes half the time of reading it, and only the rest is read. A header that looks different is
-// read from scratch. It belongs to whoever decodes commands one after the other, and takes 50 KiB at most.
+// read from scratch. It belongs to whoever decodes commands one after the other, and takes 64 KiB at most.
 type Shapes struct {
 	known [8]shape
 }
@@ -55,9 +55,9 @@ const (
 	slotScalar // an extension field with a number or a truth value
 )
 
-// scan is scanJSON.
+// scan is scanJSON. Without Shapes it is nothing more.
 func (s *Shapes) scan(c *Command, h []byte) bool {
-	if len(h) < shapeKey {
+	if s == nil || len(h) < shapeKey {
 		return c.scanJSON(h)
 	}
 	key := binary.LittleEndian.Uint64(h) ^ binary.LittleEndian.Uint64(h[8:])*0x9E3779B97F4A7C15
@@ -220,7 +220,7 @@ func (e *shape) learn(h []byte) {
 		return
 	}
 	e.text = append(e.text[:0], h...)
-	if end := e.learnObject(skipSpace(h, 0), true); end < 0 || len(e.slots) > slotsMax {
+	if e.learnObject(skipSpace(h, 0), true) < 0 {
 		e.slots = e.slots[:0]
 	}
 	e.plan()
@@ -281,7 +281,7 @@ func (e *shape) learnValue(name []byte, nameAt, i int, top bool) int {
 		end = scanScalar(h, i)
 		scanInt32(h, i, &number)
 	}
-	if end < 0 {
+	if end < 0 || len(e.slots) == slotsMax {
 		return -1
 	}
 	e.slots = append(e.slots, slot{

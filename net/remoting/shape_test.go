@@ -51,6 +51,29 @@ func TestShapes(t *testing.T) {
 	}
 }
 
+// TestShapesBounded: a header with more values than are remembered is read all the same, and leaves no
+// more memory behind.
+func TestShapesBounded(t *testing.T) {
+	t.Parallel()
+	var fields strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&fields, `"f%d":"%d",`, i, i)
+	}
+	frame := frameOf(`{"code":310,"extFields":{` + fields.String() + `"last":"x"},"flag":0}`)
+	var shapes Shapes
+	c := Command{Shapes: &shapes}
+	for range 3 {
+		if err := c.Decode(frame); err != nil || len(c.Fields) != 201 || c.Code != 310 {
+			t.Fatalf("%d fields, %v", len(c.Fields), err)
+		}
+	}
+	for _, e := range shapes.known {
+		if len(e.slots) > 0 || cap(e.slots) > 2*slotsMax {
+			t.Errorf("%d values are remembered, with room for %d", len(e.slots), cap(e.slots))
+		}
+	}
+}
+
 //nolint:paralleltest // allocations are counted for the whole process
 func TestAllocsShapes(t *testing.T) {
 	c := Command{Shapes: &Shapes{}}
